@@ -1,0 +1,1 @@
+"""The data directory: loading, validating, splitting; reading audio."""

@@ -1,0 +1,1 @@
+"""Decoding graphs, decoding and scoring."""

@@ -1,0 +1,1 @@
+"""Training examples (egs): frames in context with their labels."""

@@ -1,0 +1,1 @@
+"""Acoustic features and the transforms on them."""

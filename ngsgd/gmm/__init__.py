@@ -1,0 +1,1 @@
+"""Diagonal-covariance Gaussian mixture models and their training."""

@@ -1,0 +1,1 @@
+"""HMM topology, decision tree, transition model, graphs and alignment."""

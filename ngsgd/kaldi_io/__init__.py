@@ -1,0 +1,1 @@
+"""Kaldi's files: token streams, matrices, tables."""

@@ -1,0 +1,1 @@
+"""Lexicons and language models."""

@@ -1,0 +1,1 @@
+"""Neural-network acoustic models in the form of Kaldi's nnet2."""

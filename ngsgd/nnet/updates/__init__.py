@@ -1,0 +1,1 @@
+"""Update rules: they rewrite or scale a component's gradient factors."""

@@ -1,0 +1,1 @@
+"""The training schedule and the driver that walks it."""
