@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from ngsgd.errors import DataError
 
 
-def opt(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:  # noqa: A002
+def opt(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
     """A dataclass field that is also an option: default, help text (with the unit), allowed values."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 

@@ -1,0 +1,214 @@
+"""What a table can hold: how each kind of value is read from and written to one entry of an archive.
+
+A holder is an object with `read(reader)` and `write(writer, value)`; their `binary` says which form is meant. Other
+parts register their own (`ngsgd.egs` the training examples).
+"""
+
+import os
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from ngsgd.kaldi_io.compressed import CompressedMatrix
+from ngsgd.kaldi_io.stream import TokenReader, TokenWriter, format_float
+from ngsgd.registry import Registry
+
+holders = Registry("kind of table")
+
+
+def _numbers(reader: TokenReader, kind: type, what: str) -> list:
+    line = reader.line()
+    try:
+        return [kind(word) for word in line.split()]
+    except ValueError:
+        raise reader.error(f"expected {what}, found '{line.strip()[:40]}'") from None
+
+
+def _single(reader: TokenReader, kind: type, what: str) -> Any:
+    values = _numbers(reader, kind, what)
+    if len(values) != 1:
+        raise reader.error(f"expected {what}, found {len(values)} values")
+    return values[0]
+
+
+@holders.register("matrix")
+class Matrix:
+    """(rows, columns) float32 or float64; compressed matrices are expanded."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> np.ndarray:
+        _refuse_vector(reader)
+        return reader.matrix()
+
+    @staticmethod
+    def write(writer: TokenWriter, value: "np.ndarray | CompressedMatrix") -> None:
+        writer.matrix(value)
+
+
+@holders.register("general_matrix")
+class GeneralMatrix(Matrix):
+    """As `matrix`, but a compressed matrix stays as it is (a `CompressedMatrix`)."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> "np.ndarray | CompressedMatrix":
+        _refuse_vector(reader)
+        return reader.general_matrix()
+
+
+def _refuse_vector(reader: TokenReader) -> None:
+    if reader.binary and reader.peek() in ("FV", "DV"):
+        raise reader.error(f"expected a matrix, found a vector ({reader.peek()})")
+
+
+@holders.register("vector")
+class Vector:
+    """(n,) float32 or float64."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> np.ndarray:
+        if reader.binary and reader.peek() in ("FM", "DM", "CM", "CM2", "CM3"):
+            raise reader.error(f"expected a vector, found a matrix ({reader.peek()})")
+        return reader.vector()
+
+    @staticmethod
+    def write(writer: TokenWriter, value: np.ndarray) -> None:
+        writer.vector(value)
+
+
+@holders.register("int32_vector")
+class Int32Vector:
+    """(n,) int32: alignments, transcripts. In binary every element carries its size byte, as in Kaldi."""
+
+    _ELEMENT = np.dtype([("size", "i1"), ("value", "<i4")])
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> np.ndarray:
+        if not reader.binary:
+            return np.array(_numbers(reader, int, "integers"), dtype=np.int32)
+        count = reader.int32()
+        if count < 0:
+            raise reader.error(f"an integer vector of {count} elements makes no sense")
+        data = np.frombuffer(reader.exactly(5 * count, "an integer vector"), cls._ELEMENT)
+        if (data["size"] != 4).any():
+            raise reader.error("expected a vector of 4-byte integers")
+        return data["value"].astype(np.int32)
+
+    @classmethod
+    def write(cls, writer: TokenWriter, value: np.ndarray) -> None:
+        if writer.binary:
+            data = np.empty(len(value), cls._ELEMENT)
+            data["size"], data["value"] = 4, value
+            writer.int32(len(value))
+            writer.raw(data.tobytes())
+        else:
+            writer.text("".join(f"{v} " for v in np.asarray(value).tolist()) + "\n")
+
+
+@holders.register("int32")
+class Int32:
+    """One integer."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> int:
+        return reader.int32() if reader.binary else _single(reader, int, "an integer")
+
+    @staticmethod
+    def write(writer: TokenWriter, value: int) -> None:
+        writer.int32(value) if writer.binary else writer.text(f"{value}\n")
+
+
+@holders.register("float")
+class Float:
+    """One float."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> float:
+        return reader.float32() if reader.binary else _single(reader, float, "a number")
+
+    @staticmethod
+    def write(writer: TokenWriter, value: float) -> None:
+        writer.float32(value) if writer.binary else writer.text(f"{format_float(value)}\n")
+
+
+@holders.register("token")
+class Token:
+    """One word; always text."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> str:
+        return _single(reader, str, "one word")
+
+    @staticmethod
+    def write(writer: TokenWriter, value: str) -> None:
+        writer.raw(f"{value}\n".encode())
+
+
+@holders.register("tokens")
+class Tokens:
+    """A list of words; always text."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> list[str]:
+        return reader.line().split()
+
+    @staticmethod
+    def write(writer: TokenWriter, value: list[str]) -> None:
+        writer.raw((" ".join(value) + "\n").encode())
+
+
+@holders.register("posterior")
+class Posterior:
+    """Per frame a list of (id, weight) pairs."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> list[list[tuple[int, float]]]:
+        if reader.binary:
+            frames = []
+            for _ in range(reader.int32()):
+                frames.append([(reader.int32(), reader.float32()) for _ in range(reader.int32())])
+            return frames
+        frames = []
+        for block in reader.line().split("[")[1:]:
+            words = block.split("]")[0].split()
+            frames.append([(int(i), float(w)) for i, w in zip(words[::2], words[1::2], strict=True)])
+        return frames
+
+    @staticmethod
+    def write(writer: TokenWriter, value: list[list[tuple[int, float]]]) -> None:
+        if writer.binary:
+            writer.int32(len(value))
+            for frame in value:
+                writer.int32(len(frame))
+                for label, weight in frame:
+                    writer.int32(label)
+                    writer.float32(weight)
+            return
+        for frame in value:
+            writer.text("[ " + "".join(f"{i} {format_float(w)} " for i, w in frame) + "] ")
+        writer.text("\n")
+
+
+@holders.register("fst")
+class Fst:
+    """A kaldifst.StdVectorFst in OpenFst's binary form.
+
+    OpenFst reads and writes by file name only, and does not say where an FST ends, so an entry goes through a temporary
+    file; archives of many FSTs are better read by `kaldifst.SequentialVectorFstReader`.
+    """
+
+    @staticmethod
+    def read(reader: TokenReader) -> Any:
+        import kaldifst
+
+        data = reader.stream.read()
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            return kaldifst.StdVectorFst.read(file.name)
+
+    @staticmethod
+    def write(writer: TokenWriter, value: Any) -> None:
+        with tempfile.NamedTemporaryFile() as file:
+            value.write(file.name)
+            writer.raw(file.read() if os.path.getsize(file.name) else b"")
