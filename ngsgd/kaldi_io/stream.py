@@ -126,6 +126,8 @@ class TokenReader:
     def line(self) -> str:
         """The rest of the line, in text mode, without its end."""
         data = self.stream.readline()
+        if not data:
+            raise self.error("expected a line, found the end")
         try:
             return data.decode().rstrip("\r\n")
         except UnicodeDecodeError as error:

@@ -67,9 +67,8 @@ def _read_key(stream: BinaryIO, where: str) -> str | None:
         if len(key) > 10000 or byte == b"\0":
             raise DataError(f"{where}: expected a key and a space, found {bytes(key[:20])!r}: not an archive?")
         byte = stream.read(1)
-    if byte == b"\n":
-        # `key\n` is an empty text entry: leave the line end to the holder.
-        stream.seek(-1, 1) if stream.seekable() else None
+    if byte in (b"", b"\n"):
+        raise DataError(f"{where}: the key '{bytes(key[:40]).decode(errors='replace')}' has no value: cut off?")
     try:
         return key.decode()
     except UnicodeDecodeError:
@@ -125,7 +124,7 @@ class _ScpSource:
 
 
 def _split_range(rxfilename: str) -> tuple[str, str | None]:
-    match = re.fullmatch(r"(.*)\[([0-9:,]*)\]", rxfilename.strip())
+    match = re.fullmatch(r"(.*)\[([^][/]*)\]", rxfilename.strip())
     return (match[1].strip(), match[2]) if match else (rxfilename.strip(), None)
 
 

@@ -1,0 +1,68 @@
+"""What every program in bin/ promises: help, usage errors, missing and empty input (DESIGN, conventions 1 and 8)."""
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = sorted(p.name for p in (Path(__file__).parents[1] / "bin").iterdir() if p.is_file())
+
+
+def usage_of(help_text: str) -> list[str]:
+    """The positional arguments named in the `Usage:` line."""
+    line = re.search(r"^Usage:(.*)$", help_text, re.MULTILINE)
+    assert line, "no 'Usage:' line"
+    words = line[1].split()[1:]
+    return [w for w in words if not w.startswith("[")]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_is_complete_and_quick(program, run, repo):
+    assert os.access(repo / "bin" / program, os.X_OK)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        result = run(program, "--help")
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.5
+    assert re.search(rf"^Usage: {program}\b", result.stdout, re.MULTILINE)
+    assert re.search(r"^\s*e\.g\.: ", result.stdout, re.MULTILINE)
+    assert "Options:" in result.stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_usage_errors_exit_2(program, run, tmp_path):
+    unknown = run(program, "--no-such-option=1", status=2)
+    assert "no-such-option" in unknown.stderr
+    run(program, status=2)
+    assert not list(tmp_path.iterdir())
+
+
+def _arguments(program: str, help_text: str, first: str) -> list[str]:
+    """Arguments of the right number; every input is `first`-like, the last is an output."""
+    names = usage_of(help_text)
+    table = [bool(re.search("SPECIFIER|EGS|FEATS|ALI|TABLE|GRAPHS|ARK", n.upper())) for n in names]
+    return [f"ark:{first}" if is_table else first for is_table in table]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("kind", ["missing", "empty", "garbage"])
+def test_bad_input_is_one_line_and_exit_1(program, kind, run, tmp_path):
+    path = tmp_path / f"{kind}.input"
+    if kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "garbage":
+        path.write_bytes(bytes(range(256)) * 10)
+    arguments = _arguments(program, run(program, "--help").stdout, str(path))
+    output = tmp_path / "output"
+    arguments[-1] = f"ark:{output}" if arguments[-1].startswith("ark:") else str(output)
+    if len(arguments) == 1:
+        arguments = [str(path)]
+    result = run(program, *arguments, status=None)
+    message = [line for line in result.stderr.splitlines() if line.strip()]
+    assert result.returncode == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    assert message and message[-1].startswith("ERROR ")
+    assert not output.exists()
