@@ -6,6 +6,7 @@ asked for once, `p` skip what cannot be read; on writing: `t` text, `f` flush af
 a range, `feats.ark:6[0:9,2:5]`: rows and columns, both ends included.
 """
 
+import io
 import logging
 import re
 from collections.abc import Iterator
@@ -54,8 +55,8 @@ def _read_entry(stream: BinaryIO, where: str, kind: str) -> Any:
     return holders[kind].read(reader)
 
 
-def _read_key(stream: BinaryIO, where: str) -> str | None:
-    """The key of the next entry; None at the end."""
+def _read_key(stream: BinaryIO, where: str) -> tuple[str, bool] | None:
+    """The key of the next entry, and whether its line ends there (an empty text value); None at the end."""
     key = bytearray()
     byte = stream.read(1)
     while byte and byte in b" \t\r\n":
@@ -67,10 +68,10 @@ def _read_key(stream: BinaryIO, where: str) -> str | None:
         if len(key) > 10000 or byte == b"\0":
             raise DataError(f"{where}: expected a key and a space, found {bytes(key[:20])!r}: not an archive?")
         byte = stream.read(1)
-    if byte in (b"", b"\n"):
+    if not byte:
         raise DataError(f"{where}: the key '{bytes(key[:40]).decode(errors='replace')}' has no value: cut off?")
     try:
-        return key.decode()
+        return key.decode(), byte == b"\n"
     except UnicodeDecodeError:
         raise DataError(f"{where}: the key {bytes(key[:40])!r} is not UTF-8") from None
 
@@ -183,10 +184,12 @@ class SequentialReader:
             last = "the beginning"
             while True:
                 try:
-                    key = _read_key(stream, f"{path} after {last}")
-                    if key is None:
+                    found = _read_key(stream, f"{path} after {last}")
+                    if found is None:
                         break
-                    value = _read_entry(stream, f"{path} (key {key})", self.kind)
+                    key, empty = found
+                    source = io.BufferedReader(io.BytesIO(b"\n")) if empty else stream
+                    value = _read_entry(source, f"{path} (key {key})", self.kind)
                 except DataError as error:
                     if "p" not in self.specifier.flags:
                         raise
