@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from ngsgd.errors import DataError
+from ngsgd.kaldi_io.stream import open_reader
 
 NO_PDF = -1
 
@@ -188,7 +189,7 @@ def _read_text(r) -> tuple[list[list[HmmState]], dict[int, int]]:
         entry = []
         while r.expect("<State>", "</TopologyEntry>") == "<State>":
             if (number := r.int32()) != len(entry):
-                raise DataError(f"{r.name}: topology states must be numbered from 0: expected {len(entry)}, got {number}")
+                raise DataError(f"{r.name}: topology states are numbered from 0: expected {len(entry)}, got {number}")
             entry.append(_read_state(r))
         entries.append(entry)
     return entries, phone_entry
@@ -215,7 +216,5 @@ def _read_state(r) -> HmmState:
 
 def read_topology(rxfilename: str) -> Topology:
     """Read a topology file such as data/lang/topo."""
-    from ngsgd.kaldi_io.stream import open_reader
-
     with open_reader(rxfilename) as r:
         return Topology.read(r)

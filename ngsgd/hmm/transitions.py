@@ -16,6 +16,7 @@ import numpy as np
 from ngsgd.errors import DataError
 from ngsgd.hmm.topology import NO_PDF, Topology
 from ngsgd.hmm.tree import ContextDependency
+from ngsgd.kaldi_io.stream import open_reader
 
 
 class TransitionModel:
@@ -170,7 +171,7 @@ class TransitionModel:
         form = r.expect("<Triples>", "<Tuples>")
         width = 3 if form == "<Triples>" else 4
         count = r.int32()
-        tuples = r.int32s(count * width).reshape(count, width)
+        tuples = _read_int32s(r, count * width).reshape(count, width)
         if width == 3:
             tuples = np.column_stack([tuples, tuples[:, 2]])
         r.expect("</Triples>" if width == 3 else "</Tuples>")
@@ -190,10 +191,7 @@ class TransitionModel:
         w.token(f"<{name}>")
         w.int32(len(self.tuples))
         w.newline()
-        for row in self.tuples[:, :width].tolist():
-            for value in row:
-                w.int32(value)
-            w.newline()
+        _write_int32_rows(w, self.tuples[:, :width])
         w.token(f"</{name}>")
         w.newline()
         w.token("<LogProbs>")
@@ -205,9 +203,33 @@ class TransitionModel:
         w.newline()
 
 
+_BASIC_INT32 = np.dtype([("size", "i1"), ("value", "<i4")])
+
+
+def _read_int32s(r, count: int) -> np.ndarray:
+    """`count` int32 of Kaldi's basic-type form at once: a large model has hundreds of thousands."""
+    if not r.binary:
+        return np.array([r.int32() for _ in range(count)], dtype=np.int32)
+    if count < 0:
+        raise r.error(f"a count of {count} transition-states makes no sense")
+    records = np.frombuffer(r.exactly(_BASIC_INT32.itemsize * count, "transition-states"), _BASIC_INT32)
+    if (records["size"] != 4).any():
+        raise r.error("expected integers of 4 bytes in the transition-states")
+    return records["value"].astype(np.int32)
+
+
+def _write_int32_rows(w, rows: np.ndarray) -> None:
+    """int32 of Kaldi's basic-type form, in text a line a row."""
+    if w.binary:
+        records = np.empty(rows.size, _BASIC_INT32)
+        records["size"] = 4
+        records["value"] = rows.reshape(-1)
+        w.raw(records.tobytes())
+    else:
+        w.raw("".join("".join(f"{v} " for v in row) + "\n" for row in rows.tolist()).encode())
+
+
 def read_transition_model(rxfilename: str) -> TransitionModel:
     """Read the transition model at the start of a GMM or network model file (the rest is not read)."""
-    from ngsgd.kaldi_io.stream import open_reader
-
     with open_reader(rxfilename) as r:
         return TransitionModel.read(r)

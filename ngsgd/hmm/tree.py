@@ -12,11 +12,13 @@ File format: Kaldi's `tree`, binary or text, byte for byte.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ngsgd.errors import DataError
+from ngsgd.kaldi_io.stream import open_reader
 
 PDF_CLASS = -1
 
@@ -69,7 +71,7 @@ class Table:
         """Write to a TokenWriter."""
         w.token("TE")
         w.int32(self.key)
-        w.uint32(len(self.children))
+        _write_uint32(w, len(self.children))
         w.token("(")
         for child in self.children:
             if child is None:
@@ -113,6 +115,14 @@ class Split:
         w.newline()
 
 
+def _write_uint32(w, value: int) -> None:
+    """Kaldi writes a table's size as an unsigned integer, whose size byte is negative."""
+    if w.binary:
+        w.raw(struct.pack("<bI", -4, value))
+    else:
+        w.int32(value)
+
+
 def read_event_map(r):
     """Read one node with all below it from a TokenReader; None for the token NULL."""
     kind = r.expect("CE", "TE", "SE", "NULL")
@@ -122,7 +132,7 @@ def read_event_map(r):
         return Leaf(r.int32())
     key = r.int32()
     if kind == "TE":
-        size = r.uint32()
+        size = r.int32()
         r.expect("(")
         children = [read_event_map(r) for _ in range(size)]
         r.expect(")")
@@ -195,7 +205,8 @@ class ContextDependency:
         to_pdf = read_event_map(r)
         r.expect("EndContextDependency")
         if to_pdf is None or not 0 <= central < width:
-            raise DataError(f"{r.name}: the tree is empty or its central position {central} is outside its width {width}")
+            raise DataError(f"{r.name}: the tree is empty, or its central position {central} is outside its "
+                            f"width {width}")
         return cls(width, central, to_pdf)
 
     def write(self, w) -> None:
@@ -210,8 +221,6 @@ class ContextDependency:
 
 def read_tree(rxfilename: str) -> ContextDependency:
     """Read a `tree` file."""
-    from ngsgd.kaldi_io.stream import open_reader
-
     with open_reader(rxfilename) as r:
         return ContextDependency.read(r)
 
