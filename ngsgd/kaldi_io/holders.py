@@ -4,13 +4,12 @@ A holder is an object with `read(reader)` and `write(writer, value)`; their `bin
 parts register their own (`ngsgd.egs` the training examples).
 """
 
-import os
-import tempfile
 from typing import Any
 
 import numpy as np
 
 from ngsgd.kaldi_io.compressed import CompressedMatrix
+from ngsgd.kaldi_io.fst import fst_bytes, fst_from_bytes, read_fst_bytes
 from ngsgd.kaldi_io.stream import TokenReader, TokenWriter, format_float
 from ngsgd.registry import Registry
 
@@ -191,24 +190,12 @@ class Posterior:
 
 @holders.register("fst")
 class Fst:
-    """A kaldifst.StdVectorFst in OpenFst's binary form.
-
-    OpenFst reads and writes by file name only, and does not say where an FST ends, so an entry goes through a temporary
-    file; archives of many FSTs are better read by `kaldifst.SequentialVectorFstReader`.
-    """
+    """A kaldifst.StdVectorFst in OpenFst's binary form."""
 
     @staticmethod
     def read(reader: TokenReader) -> Any:
-        import kaldifst
-
-        data = reader.stream.read()
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(data)
-            file.flush()
-            return kaldifst.StdVectorFst.read(file.name)
+        return fst_from_bytes(read_fst_bytes(reader.stream, reader.name))
 
     @staticmethod
     def write(writer: TokenWriter, value: Any) -> None:
-        with tempfile.NamedTemporaryFile() as file:
-            value.write(file.name)
-            writer.raw(file.read() if os.path.getsize(file.name) else b"")
+        writer.raw(fst_bytes(value))

@@ -30,6 +30,17 @@ def fields_of(line: str) -> list[str]:
     return [f for f in line.replace("\t", " ").replace("\r", " ").split(" ") if f]
 
 
+def read_integers(path: str) -> list[int]:
+    """A file of integers such as phones/disambig.int, one or more a line. DataError names the line that has others."""
+    result = []
+    for number, line in text_lines(path):
+        for part in fields_of(line):
+            if not part.isdigit():
+                raise DataError(f"{path}:{number}: expected integers, got '{part}'")
+            result.append(int(part))
+    return result
+
+
 class SymbolTable:
     """Symbols and their integers. `table["word"]` -> int, `table.symbol(7)` -> str; unknown ones are a DataError."""
 
