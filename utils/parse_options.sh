@@ -6,11 +6,11 @@
 #   norm_vars=false
 #   . parse_options.sh
 #
-# sets those variables from --nj 8 or --nj=8, --norm-vars (true for a variable that is true or false) or --norm-vars=false,
-# and leaves the other arguments in $@. A name takes `-` for `_`. `--config FILE` reads lines `--nj=8` or `nj=8` with `#`
-# comments; the command line wins over it, wherever it stands. `--` ends the options. Only a variable that the script has set
-# before is an option: any other is a usage error (status 2) that names it. Where Kaldi's scripts set $help_message, it is
-# printed instead of the first comment.
+# sets those variables from --nj 8 or --nj=8, --norm-vars (true for a variable that is true or false) or --norm-
+# vars=false, and leaves the other arguments in $@. A name takes `-` for `_`. `--config FILE` reads lines `--nj=8` or
+# `nj=8` with `#` comments; the command line wins over it, wherever it stands. `--` ends the options. Only a variable
+# that the script has set before is an option: any other is a usage error (status 2) that names it. Where Kaldi's
+# scripts set $help_message, it is printed instead of the first comment.
 
 _options_script=$0
 

@@ -6,7 +6,8 @@ e.g.:  run.py JOB=1:4 exp/log/feats.JOB.log make-mfcc scp:wav.JOB.scp ark:feats.
        run.py --max-jobs-run 2 JOB=1:8 exp/log/x.JOB.log prog-a JOB \\| prog-b '>' out.JOB
 
 JOB (any word) is replaced by the job's number wherever it stands as a word, in the log's name too. Words arrive as
-written; operators such as \\| and '>' are the shell's. Exit status: 0 all done, 1 some failed, 2 usage, 130 interrupted.
+written; operators such as \\| and '>' are the shell's.
+Exit status: 0 all done, 1 some failed, 2 usage, 130 interrupted.
 
 Options (also --name=value):
   --max-jobs-run N   at most N at once (default: the number of cores divided by --num-threads)

@@ -9,7 +9,7 @@ from ngsgd.launch.request import UsageError, parse
 
 
 def main(launcher: str, doc: str) -> None:
-    """Run the command line with the named launcher and exit: 0 all jobs done, 1 some failed, 2 usage, 130 interrupted."""
+    """Run the command line with the named launcher and exit: 0 all done, 1 some failed, 2 usage, 130 interrupted."""
     program, args = os.path.basename(sys.argv[0]), sys.argv[1:]
     if args[:1] in (["--help"], ["-h"]):
         print(doc.strip())

@@ -1,9 +1,10 @@
 """Jobs on this machine: a number of them at once, each in its own process group.
 
-The launcher waits in the kernel for whichever job ends next, so that nothing is polled and nothing sleeps. Interrupted, it ends
-every job's whole group; killed with SIGKILL, the kernel ends the jobs (`die_with_parent`).
+The launcher waits in the kernel for whichever job ends next, so that nothing is polled and nothing sleeps. Interrupted,
+it ends every job's whole group; killed with SIGKILL, the kernel ends the jobs (`die_with_parent`).
 """
 
+import contextlib
 import glob
 import os
 import resource
@@ -54,12 +55,14 @@ def visible_devices() -> list[str]:
 
 @launchers.register("local")
 def launch(request: Request) -> int:
-    """Run the request's jobs here; see registry.py for the contract. Raises DataError when GPUs are asked for and too few."""
+    """Run the request's jobs here, by the contract of registry.py. Raises DataError when too few GPUs are there."""
     threads = int(request.options.get("num-threads", 1))
     gpus = int(request.options.get("gpu", 0))
     devices = visible_devices() if gpus else []
     if gpus and len(devices) < gpus:
-        raise DataError(f"each job asks for {gpus} GPU(s), this machine offers {len(devices)}; run without --gpu, or elsewhere")
+        raise DataError(
+            f"each job asks for {gpus} GPU(s), this machine offers {len(devices)}; run without --gpu, or elsewhere"
+        )
     limit = int(request.options.get("max-jobs-run", max(1, num_cores() // threads)))
     if gpus:
         limit = min(limit, len(devices) // gpus)
@@ -176,10 +179,8 @@ class _Pool:
 
 
 def _kill_group(group: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it ended by itself
         os.killpg(group, number)
-    except ProcessLookupError:
-        pass  # it ended by itself
 
 
 def _signal_name(number: int) -> str:

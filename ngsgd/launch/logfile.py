@@ -1,12 +1,9 @@
-"""The log of a job: header, accounting and footer as Kaldi's launchers write them.
+"""The log of a job: header, accounting and footer in the form of Kaldi's launchers:
 
-    # command
-    # Running on HOST
-    # Started at DATE
-    #
-    ... whatever the command prints ...
-    # Accounting: time=SECONDS threads=N cpu_s=... max_rss_mb=...
-    # Ended (code 0) at DATE, elapsed time SECONDS seconds
+- `# COMMAND`, `# Running on HOST`, `# Started at DATE`, `#`;
+- whatever the command prints;
+- `# Accounting: time=SECONDS threads=N elapsed_s=... cpu_s=... max_rss_mb=...`;
+- `# Ended (code 0) at DATE, elapsed time SECONDS seconds`, or `(code 137; signal 9)`.
 """
 
 import os

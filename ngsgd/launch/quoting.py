@@ -1,10 +1,11 @@
 """From a list of arguments to a line of bash, and the job's number in place of its name.
 
-What the caller's shell passed must reach the program as it came: spaces, apostrophes, quotes, globs, `&&` inside a word. Three
-things are shell syntax, because scripts written for Kaldi's launchers pass them so (`prog a \\| prog b`):
-  - a word that is an operator (`|`, `||`, `&&`, `;`, `&`, parentheses, braces, `!`) or a redirection (`>`, `2>&1`, `</dev/null`);
-  - a `;` at the end of a word;
-  - `$NAME`, `${...}`, `$(...)`, `$[...]` in a word without double quotes.
+What the caller's shell passed must reach the program as it came: spaces, apostrophes, quotes, globs, `&&` in a word,
+the script after `bash -c`. These are left to the job's shell, because scripts written for Kaldi's launchers pass them so:
+  - a word that is an operator (`|`, `||`, `&&`, `;`, `&`, parentheses, braces, `!`) or a redirection (`>`, `2>&1`);
+  - a `;` at the end of a word without spaces;
+  - `$NAME`, `${...}`, `$(...)` in a word without spaces or double quotes;
+  - the arithmetic `$[...]` in a word without double quotes, and `\\$` for a plain `$` in one with spaces.
 """
 
 import re
@@ -16,7 +17,7 @@ EXPANSION = re.compile(r"\$[A-Za-z_{(\[]")
 
 
 def substitute(text: str, job_name: str | None, job: int) -> str:
-    """`text` with `job` for each whole word `job_name`; letters and digits beside it make it another word, `_` does not.
+    """`text` with `job` for each whole word `job_name`; a letter or digit beside it makes another word, `_` does not.
 
     >>> substitute("exp/JOBS/wav_JOB.JOB.ark", "JOB", 3)
     'exp/JOBS/wav_3.3.ark'
@@ -44,8 +45,11 @@ def _shell_word(word: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    if EXPANSION.search(word) and '"' not in word:
-        # Double quotes let the expansions work; a `$` that begins none (`$1` of an awk script) stays itself.
-        kept = re.sub(r"(?<!\\)\$(?![A-Za-z_{(\[])", r"\\$", word.replace("`", "\\`"))
-        return f'"{kept}"'
-    return shlex.quote(word)
+    spaced = re.search(r"\s", word) is not None
+    live = re.search(r"\$\[|\\\$", word) if spaced else EXPANSION.search(word)
+    if not live or '"' in word:
+        return shlex.quote(word)
+    # Double quotes let the expansions work; whatever else is special inside them is made plain.
+    text = re.sub(r"\\(?!\$)|`", r"\\\g<0>", word)
+    begins = r"\[" if spaced else r"[A-Za-z_{(\[]"
+    return '"' + re.sub(rf"(?<!\\)\$(?!{begins})", r"\\$", text) + '"'

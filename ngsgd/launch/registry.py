@@ -1,8 +1,8 @@
 """The launchers by name: a launcher is a module of this folder that registers one function.
 
-A launcher is a function `launch(request: Request) -> int`: it runs every job of the request, leaves one log a job with the
-header and footer of `logfile.py`, says on stderr what failed, and returns the exit status (0 all done, 1 some failed, 130
-interrupted with every job gone). `utils/run.py` and its like are fronts of `ngsgd.launch.front.main(name)`.
+A launcher is a function `launch(request: Request) -> int`: it runs every job of the request, leaves one log a job with
+the header and footer of `logfile.py`, says on stderr what failed, and returns the exit status (0 done, 1 some failed,
+130 interrupted with every job gone). `utils/run.py` and its like are fronts of `ngsgd.launch.front.main(name)`.
 """
 
 import importlib

@@ -11,7 +11,8 @@ from ngsgd.launch.quoting import shell_command, substitute
 
 JOB_RANGE = re.compile(r"([A-Za-z_]\w*)=(\d+)(?::(\d+))?")
 # Options with one value that every launcher understands; None: a text for the launcher to interpret.
-PORTABLE = {"max-jobs-run": int, "num-threads": int, "gpu": int, "max-tries": int, "mem": None, "time": None, "config": None}
+PORTABLE = dict.fromkeys(("max-jobs-run", "num-threads", "gpu", "max-tries"), int)
+PORTABLE |= dict.fromkeys(("mem", "time", "config"))
 GRID_ENGINE = {"-tc": "max-jobs-run"}
 
 
@@ -118,6 +119,6 @@ def _refuse_ambiguous(request: Request) -> None:
                 folder = "/".join(folders[:end])
                 if substitute(folders[end - 1], name, 0) != folders[end - 1] and os.path.isdir(folder):
                     raise UsageError(
-                        f"{path}: the folder {folder} exists under that very name, so replacing {name} by a number would "
+                        f"{path}: the folder {folder} has that very name, and replacing {name} by a number would "
                         f"change the path; rename it or use another word, e.g. TASK={request.first}:{request.last}"
                     )
