@@ -58,7 +58,7 @@ class Convolutional1dComponent(UpdatableComponent):
         else:
             require(config.input_dim > 0 and config.output_dim > 0, cls, "needs input-dim= and output-dim=, or matrix=")
             spliced, left = divmod(config.input_dim, config.patch_stride)
-            require(not left, cls, f"input-dim={config.input_dim}: not a multiple of patch-stride={config.patch_stride}")
+            require(not left, cls, f"input-dim={config.input_dim}: no multiple of patch-stride={config.patch_stride}")
             filters, left = divmod(config.output_dim, patches)
             require(not left, cls, f"output-dim={config.output_dim}: not a multiple of the {patches} patches")
             param_stddev = config.param_stddev if config.param_stddev >= 0 else config.input_dim**-0.5

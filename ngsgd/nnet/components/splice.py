@@ -65,6 +65,10 @@ class ContextComponent(Component):
         """Whether the context has no gaps."""
         return len(self.context) == self.context[-1] - self.context[0] + 1
 
+    def free_of_copies(self, chunks: Chunks) -> bool:
+        """Whether `forward` without an `out` returns a view of x."""
+        return False
+
     def _in_chunks(self, x: Any, chunks: Chunks, frames: np.ndarray) -> Any:
         return x.reshape(chunks.count, len(frames), -1)
 
@@ -122,7 +126,7 @@ class SpliceComponent(ContextComponent):
         return (self.input_dim - self.const_component_dim) * len(self.context) + self.const_component_dim
 
     def forward(self, x: Any, out: Any = None, chunks: Chunks | None = None) -> Any:
-        if out is None and self._is_reshape(chunks):
+        if out is None and self.free_of_copies(chunks):
             return x.reshape(chunks.count, -1)
         y = result(out, x[: chunks.count * len(chunks.outputs)], self.output_dim)
         x3, y3 = self._in_chunks(x, chunks, chunks.inputs), self._in_chunks(y, chunks, chunks.outputs)
@@ -133,8 +137,8 @@ class SpliceComponent(ContextComponent):
             y3[:, :, -self.const_component_dim :] = x3[:, self._constant_rows(chunks), dim:]
         return y
 
-    def _is_reshape(self, chunks: Chunks) -> bool:
-        """One output frame a chunk, that uses all of the chunk: the rows already lie as wanted."""
+    def free_of_copies(self, chunks: Chunks) -> bool:
+        """One output frame a chunk, made of all of the chunk: the rows already lie as wanted, and y is a view of x."""
         return not self.const_component_dim and len(chunks.outputs) == 1 and len(chunks.inputs) == len(self.context)
 
     def _constant_rows(self, chunks: Chunks) -> slice:

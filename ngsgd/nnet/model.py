@@ -1,0 +1,203 @@
+"""Networks and acoustic models in Kaldi's nnet2 form.
+
+A raw network file holds an `Nnet`; a model file (`*.mdl`) a transition model, the network and the priors (P,) of the
+pdfs (empty until they are estimated).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ngsgd.errors import DataError
+from ngsgd.hmm.transitions import TransitionModel
+from ngsgd.kaldi_io.stream import open_reader, open_writer
+from ngsgd.nnet.components.base import Component, StatisticsMixin, UpdatableComponent, read_component
+
+
+class Nnet:
+    """A list of components whose dimensions chain. DataError, naming both components, where they do not."""
+
+    def __init__(self, components: Iterable[Component], where: str = "network"):
+        self.components = list(components)
+        self.where = where
+        self.check()
+
+    def check(self) -> None:
+        """Raise DataError unless there are components and their dimensions chain."""
+        if not self.components:
+            raise DataError(f"{self.where}: a network needs at least one component")
+        for i, (a, b) in enumerate(zip(self.components, self.components[1:])):
+            if a.output_dim != b.input_dim:
+                raise DataError(
+                    f"{self.where}: component {i} ({a.type_name}) outputs {a.output_dim}, "
+                    f"but component {i + 1} ({b.type_name}) wants {b.input_dim}"
+                )
+
+    def __iter__(self) -> Iterator[Component]:
+        return iter(self.components)
+
+    def __len__(self) -> int:
+        return len(self.components)
+
+    def __getitem__(self, index: int) -> Component:
+        return self.components[index]
+
+    @property
+    def input_dim(self) -> int:
+        """Columns of a frame of input."""
+        return self.components[0].input_dim
+
+    @property
+    def output_dim(self) -> int:
+        """P, the number of pdfs."""
+        return self.components[-1].output_dim
+
+    @property
+    def left_context(self) -> int:
+        """L: frames needed before the first frame of output."""
+        return -sum(c.context[0] for c in self.components)
+
+    @property
+    def right_context(self) -> int:
+        """R: frames needed after the last frame of output."""
+        return sum(c.context[-1] for c in self.components)
+
+    @property
+    def updatable(self) -> list[UpdatableComponent]:
+        """The components with trainable parameters, in order."""
+        return [c for c in self.components if isinstance(c, UpdatableComponent)]
+
+    @property
+    def with_statistics(self) -> list[StatisticsMixin]:
+        """The components that keep statistics, in order."""
+        return [c for c in self.components if isinstance(c, StatisticsMixin)]
+
+    @property
+    def num_parameters(self) -> int:
+        """How many parameters are trained."""
+        return sum(c.num_parameters for c in self.updatable)
+
+    @property
+    def learning_rates(self) -> list[float]:
+        """Of the updatable components, in order."""
+        return [c.learning_rate for c in self.updatable]
+
+    def set_learning_rates(self, rates: list[float]) -> None:
+        """One for each updatable component."""
+        assert len(rates) == len(self.updatable)
+        for component, rate in zip(self.updatable, rates):
+            component.learning_rate = rate
+
+    def copy(self) -> "Nnet":
+        """A deep copy."""
+        return Nnet([c.copy() for c in self.components], self.where)
+
+    def to(self, xp: Any) -> "Nnet":
+        """This network with its arrays in module `xp` (numpy or cupy); itself, changed."""
+        for component in self.components:
+            component.to(xp)
+        return self
+
+    def info(self) -> str:
+        """Lines for people, as Kaldi's nnet-am-info prints them."""
+        lines = [
+            f"num-components {len(self)}",
+            f"num-updatable-components {len(self.updatable)}",
+            f"left-context {self.left_context}",
+            f"right-context {self.right_context}",
+            f"input-dim {self.input_dim}",
+            f"output-dim {self.output_dim}",
+            f"parameter-dim {self.num_parameters}",
+        ]
+        return "\n".join(lines + [f"component {i} : {c.info()}" for i, c in enumerate(self.components)]) + "\n"
+
+    def shape_difference(self, other: "Nnet") -> str:
+        """Empty when both have the same types and dimensions, so that they can be averaged; else what differs."""
+        if len(self) != len(other):
+            return f"{self.where} has {len(self)} components, {other.where} has {len(other)}"
+        for i, (a, b) in enumerate(zip(self, other)):
+            if (a.type_name, a.input_dim, a.output_dim) != (b.type_name, b.input_dim, b.output_dim):
+                return (
+                    f"component {i} is {a.type_name} {a.input_dim} -> {a.output_dim} in {self.where}, "
+                    f"{b.type_name} {b.input_dim} -> {b.output_dim} in {other.where}"
+                )
+        return ""
+
+    @classmethod
+    def read(cls, reader: Any) -> "Nnet":
+        """From a TokenReader that stands at `<Nnet>`."""
+        reader.expect("<Nnet>")
+        reader.expect("<NumComponents>")
+        count = reader.int32()
+        reader.expect("<Components>")
+        components = [read_component(reader) for _ in range(count)]
+        reader.expect("</Components>")
+        reader.expect("</Nnet>")
+        return cls(components, reader.name)
+
+    def write(self, writer: Any) -> None:
+        """To a TokenWriter. The components' arrays must be on the CPU."""
+        writer.token("<Nnet>")
+        writer.token("<NumComponents>")
+        writer.int32(len(self))
+        writer.token("<Components>")
+        for component in self.components:
+            component.write(writer)
+            writer.newline()
+        writer.token("</Components>")
+        writer.token("</Nnet>")
+
+
+class AmNnet:
+    """An acoustic model: transitions, network, priors (P,) float32 (or empty)."""
+
+    def __init__(self, transitions: TransitionModel, nnet: Nnet, priors: np.ndarray | None = None):
+        self.transitions = transitions
+        self.nnet = nnet
+        self.priors = np.zeros(0, np.float32) if priors is None else priors
+        if len(self.priors) not in (0, nnet.output_dim):
+            raise DataError(f"{nnet.where}: {len(self.priors)} priors for a network of {nnet.output_dim} outputs")
+
+    def copy(self) -> "AmNnet":
+        """A copy that shares the transition model, which nothing changes in place."""
+        return AmNnet(self.transitions, self.nnet.copy(), self.priors.copy())
+
+    def info(self) -> str:
+        """Lines for people, as Kaldi's nnet-am-info prints them."""
+        text = f"{self.nnet.info()}prior dimension: {len(self.priors)}"
+        if len(self.priors):
+            text += f", prior sum: {self.priors.sum(dtype=np.float64):.6g}, prior min: {self.priors.min():.6g}"
+        return text + "\n"
+
+
+def read_model(rxfilename: str) -> AmNnet:
+    """A model file. DataError when it is none, damaged, or its parts do not fit together."""
+    with open_reader(rxfilename) as reader:
+        if reader.peek() == "<Nnet>":
+            raise DataError(f"{rxfilename}: a raw network; a model with transitions is wanted (see nnet-am-init)")
+        transitions = TransitionModel.read(reader)
+        nnet = Nnet.read(reader)
+        return AmNnet(transitions, nnet, reader.vector().astype(np.float32, copy=False))
+
+
+def write_model(model: AmNnet, wxfilename: str, binary: bool = True) -> None:
+    """Write a model file, whole or not at all."""
+    with open_writer(wxfilename, binary) as writer:
+        model.transitions.write(writer)
+        model.nnet.write(writer)
+        writer.vector(model.priors.astype(np.float32, copy=False))
+
+
+def read_nnet(rxfilename: str) -> Nnet:
+    """The network of a raw network file or of a model file."""
+    with open_reader(rxfilename) as reader:
+        if reader.peek() == "<TransitionModel>":
+            TransitionModel.read(reader)
+        return Nnet.read(reader)
+
+
+def write_nnet(nnet: Nnet, wxfilename: str, binary: bool = True) -> None:
+    """Write a raw network file, whole or not at all."""
+    with open_writer(wxfilename, binary) as writer:
+        nnet.write(writer)
