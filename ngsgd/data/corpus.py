@@ -1,0 +1,56 @@
+"""Data directories as a recipe first makes them: recordings, words and speakers, from a corpus's own folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ngsgd.data.datadir import DataDir, speakers_of
+from ngsgd.errors import DataError
+from ngsgd.kaldi_io.files import is_input_pipe, split_offset
+
+MADE_BY_RECIPE = ("wav.scp", "utt2spk", "spk2utt", "text")
+
+
+def data_directory(wav: Mapping[str, str], text: Mapping[str, str], utt2spk: Mapping[str, str]) -> DataDir:
+    """A data directory of whole recordings: utterance -> file, words, speaker; the three must have the same ids."""
+    if not wav.keys() == text.keys() == utt2spk.keys():
+        odd = sorted((wav.keys() | text.keys() | utt2spk.keys()) - (wav.keys() & text.keys() & utt2spk.keys()))
+        raise DataError(f"utterance {odd[0]} and {len(odd) - 1} more lack a recording, words or a speaker")
+    spk2utt = {speaker: " ".join(utterances) for speaker, utterances in speakers_of(dict(utt2spk)).items()}
+    files = {"wav.scp": dict(wav), "utt2spk": dict(utt2spk), "spk2utt": spk2utt, "text": dict(text)}
+    return DataDir(Path(), files)
+
+
+def write_prepared(data: DataDir, path: str | Path) -> bool:
+    """Write the directory, unless it already says the same of recordings, words and speakers.
+
+    A directory that is left alone keeps its features. Returns whether it was written.
+    """
+    path = Path(path)
+    if path.is_dir() and all((path / name).is_file() for name in MADE_BY_RECIPE):
+        old = DataDir.load(path)
+        if all(old.files.get(name) == data.files[name] for name in MADE_BY_RECIPE):
+            return False
+    data.write(path)
+    return True
+
+
+def adopt(source: str | Path, root: str | Path) -> DataDir:
+    """A corpus's data directory with the paths of wav.scp, relative to `root`, made absolute.
+
+    Raises DataError when a file is missing (the message says how many).
+    """
+    data = DataDir.load(source)
+    if data.wav is None or data.text is None or data.utt2spk is None:
+        raise DataError(f"{source}: expected wav.scp, text and utt2spk")
+    wav = {key: _absolute(entry, root) for key, entry in data.wav.items()}
+    missing = [e for e in wav.values() if not is_input_pipe(e) and not os.path.isfile(split_offset(e)[0])]
+    if missing:
+        raise DataError(f"{source}/wav.scp: {len(missing)} of {len(wav)} recordings are missing, the first: {missing[0]}")
+    return data_directory(wav, data.text, data.utt2spk)
+
+
+def _absolute(entry: str, root: str | Path) -> str:
+    return entry if is_input_pipe(entry) or entry.startswith("~") else os.path.abspath(os.path.join(root, entry))
