@@ -48,7 +48,7 @@ def adopt(source: str | Path, root: str | Path) -> DataDir:
     wav = {key: _absolute(entry, root) for key, entry in data.wav.items()}
     missing = [e for e in wav.values() if not is_input_pipe(e) and not os.path.isfile(split_offset(e)[0])]
     if missing:
-        raise DataError(f"{source}/wav.scp: {len(missing)} of {len(wav)} recordings are missing, the first: {missing[0]}")
+        raise DataError(f"{source}/wav.scp: {len(missing)} of {len(wav)} recordings are missing, first {missing[0]}")
     return data_directory(wav, data.text, data.utt2spk)
 
 

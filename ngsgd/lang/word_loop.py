@@ -71,7 +71,8 @@ def unigram_loop(words: Iterable[str], unigrams: dict[str, float]) -> dict[str, 
     wanted = list(words)
     missing = [w for w in wanted if w not in unigrams]
     if missing:
-        log.warning("%d of %d words are not in the language model: %s", len(missing), len(wanted), " ".join(missing[:20]))
+        shown = " ".join(missing[:20])
+        log.warning("%d of %d words are not in the language model: %s", len(missing), len(wanted), shown)
     if END not in unigrams or len(missing) == len(wanted):
         raise DataError(f"the language model lacks {END if END not in unigrams else 'every word'}")
     return {word: unigrams[word] for word in [*wanted, END] if word in unigrams}

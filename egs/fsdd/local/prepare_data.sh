@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Makes data/train and data/test of the joined digits of the Free Spoken Digit Dataset, a folder with flac/, train/, test/
+# and lexicon.txt.
+#
+# Usage: prepare_data.sh <corpus-dir>
+# e.g.: prepare_data.sh ~/corpora/fsdd
+set -euo pipefail
+
+[ $# -eq 1 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+for set in train test; do
+  adopt_data_dir.py "$1/$set" "data/$set"
+  validate_data_dir.py --no-feats "data/$set"
+done
