@@ -57,13 +57,16 @@ def frame_times(nnet: Nnet, num_frames: int) -> list[np.ndarray]:
 class Workspace:
     """Buffers for up to `max_chunks` chunks of `num_frames` frames through `nnet`, which it does not copy.
 
+    Other shapes are taken too: the buffers grow where they have to.
+
     `forward(input)` computes the output; afterwards `backward(dy)` or `backward_labels(...)` yields the gradients from
     the last updatable component to the first. What is returned lives in the buffers, until the next `forward`.
     """
 
     def __init__(self, nnet: Nnet, max_chunks: int, num_frames: int, xp: Any = np, dtype: Any = np.float32):
         self.nnet, self.max_chunks, self.xp, self.dtype = nnet, max_chunks, xp, dtype
-        self.times = frame_times(nnet, num_frames)
+        self._times = {num_frames: frame_times(nnet, num_frames)}
+        self.times = self._times[num_frames]
         self.first_updatable = next((i for i, c in enumerate(nnet) if isinstance(c, UpdatableComponent)), len(nnet))
         self._buffers: list[Any] = [None] * (len(nnet) + 1)  # of component i's input
         self._derivatives: list[Any] = [None] * (len(nnet) + 1)
@@ -81,20 +84,25 @@ class Workspace:
     def _dim(self, index: int) -> int:
         return self.nnet[index].input_dim if index < len(self.nnet) else self.nnet.output_dim
 
+    def _sized(self, buffers: list[Any], index: int, columns: int) -> tuple[Any, bool]:
+        """The buffer of a component cut to the rows of this minibatch, and whether it was made just now."""
+        frames = len(self.times[index])
+        rows, new = self._count * frames, False
+        if buffers[index] is None or len(buffers[index]) < rows:
+            buffers[index] = self.xp.empty((max(rows, self.max_chunks * frames), columns), self.dtype)
+            new = True
+        return buffers[index][:rows], new
+
     def _buffer(self, index: int) -> Any:
-        """(N · frames, D) for the input of component `index`, or (…, D + 1) with ones; made on first use."""
-        if self._buffers[index] is None:
-            rows, ones = self.max_chunks * len(self.times[index]), self._takes_ones(index)
-            self._buffers[index] = self.xp.empty((rows, self._dim(index) + ones), self.dtype)
-            if ones:
-                self._buffers[index][:, -1] = 1
-        return self._buffers[index][: self._count * len(self.times[index])]
+        """(N · frames, D) for the input of component `index`, or (…, D + 1) with ones."""
+        ones = self._takes_ones(index)
+        buffer, new = self._sized(self._buffers, index, self._dim(index) + ones)
+        if new and ones:
+            self._buffers[index][:, -1] = 1
+        return buffer
 
     def _derivative(self, index: int) -> Any:
-        if self._derivatives[index] is None:
-            rows = self.max_chunks * len(self.times[index])
-            self._derivatives[index] = self.xp.empty((rows, self._dim(index)), self.dtype)
-        return self._derivatives[index][: self._count * len(self.times[index])]
+        return self._sized(self._derivatives, index, self._dim(index))[0]
 
     def _chunks(self, index: int) -> Chunks:
         return Chunks(self._count, self.times[index], self.times[index + 1])
@@ -106,7 +114,9 @@ class Workspace:
     def forward(self, data: Any) -> Any:
         """(N · frames, P) from data (N, F, D)."""
         self._count, frames, dim = data.shape
-        assert self._count <= self.max_chunks and frames == len(self.times[0]), (data.shape, self.max_chunks)
+        if frames not in self._times:
+            self._times[frames] = frame_times(self.nnet, frames)
+        self.times = self._times[frames]
         if dim != self.nnet.input_dim:
             raise DataError(f"{self.nnet.where}: an input of dimension {dim}, wanted is {self.nnet.input_dim}")
         value = data.reshape(self._count * frames, dim)
