@@ -25,7 +25,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dgemm, sgemm
 
 from ngsgd.backend import on_gpu
 
@@ -71,6 +70,8 @@ def accumulate(out: Any, alpha: float, a: Any, b: Any) -> None:
         product *= alpha
         out += product
         return
+    from scipy.linalg.blas import dgemm, sgemm
+
     # Fortran order sees outᵀ (Q, P) += alpha bᵀ a.
     left, trans_left = (b.T, 0) if b.flags.c_contiguous else (b, 1)
     right, trans_right = (a.T, 1) if a.flags.c_contiguous else (a, 0)

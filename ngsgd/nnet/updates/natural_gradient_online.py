@@ -72,6 +72,7 @@ import numpy as np
 
 from ngsgd.backend import module_of, to_cpu, to_module
 from ngsgd.nnet.updates.direction import Direction, accumulate, square_norms, total
+from ngsgd.nnet.updates.rule import register
 
 log = logging.getLogger(__name__)
 
@@ -214,3 +215,13 @@ def _orthogonal(v: Any, root_e: np.ndarray) -> Any:
     q, r = np.linalg.qr(to_cpu(v).astype(np.float64) / root_e)
     q *= np.where(np.diag(r) < 0.0, -1.0, 1.0) * root_e
     return to_module(q.astype(v.dtype), module_of(v))
+
+
+@register("online")
+def online(component: Any, dy: Any, x: Any, state: tuple | None) -> tuple[Direction, Direction, tuple]:
+    """The update rule: both factors, each with an estimate of its own."""
+    settings = (component.update_period, component.num_samples_history, component.alpha)
+    state_y, state_x = state or (None, None)
+    x_hat, state_x = precondition(x, state_x, OnlineOptions(component.rank_in, *settings))
+    y_hat, state_y = precondition(dy, state_y, OnlineOptions(component.rank_out, *settings))
+    return y_hat, x_hat, (state_y, state_x)

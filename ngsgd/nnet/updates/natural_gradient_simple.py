@@ -29,6 +29,7 @@ from typing import Any
 
 from ngsgd.backend import module_of
 from ngsgd.nnet.updates.direction import Direction, square_norms, total
+from ngsgd.nnet.updates.rule import register
 
 
 def precondition(x: Any, alpha: float) -> Direction:
@@ -54,3 +55,9 @@ def _solve(gram: Any, n: int, smoothing: float, right: Any) -> Any:
     gram /= n - 1
     gram.flat[:: len(gram) + 1] += gram.dtype.type(smoothing)
     return module_of(gram).linalg.solve(gram, right)
+
+
+@register("simple")
+def simple(component: Any, dy: Any, x: Any, state: None) -> tuple[Direction, Direction, None]:
+    """The update rule: both factors, each within its minibatch."""
+    return precondition(dy, component.alpha), precondition(x, component.alpha), None
