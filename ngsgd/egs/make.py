@@ -1,0 +1,144 @@
+"""Making training examples from features and alignments.
+
+Agrees with Kaldi's nnet-get-egs: an utterance is cut into stretches of n frames, the last one shorter; each becomes an
+example with L and R frames of context, the first and last frame repeated beyond the ends. The key is
+`UTTERANCE-FIRSTFRAME`. With i-vectors, an example has the mean of those of its input frames.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from ngsgd.egs.example import NnetExample, compress
+from ngsgd.errors import DataError
+from ngsgd.features.stream import for_each, read_features, require_most
+from ngsgd.kaldi_io.tables import RandomReader, Writer
+from ngsgd.options import opt
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class MakeEgsOptions:
+    """How utterances are cut into examples."""
+
+    left_context: int = opt(4, "frames of input to the left of the labelled ones")
+    right_context: int = opt(4, "frames of input to the right of the labelled ones")
+    num_frames: int = opt(8, "labelled frames of an example")
+    model: str = opt("", "take the alignments for transition-ids of this model, and label with their pdfs")
+    ivectors: str = opt("", "table (rspecifier) of online i-vectors, one row for each ivector-period frames")
+    ivector_period: int = opt(10, "frames that one row of --ivectors stands for")
+    length_tolerance: int = opt(2, "frames by which features and alignment may differ; the longer is cut")
+    seed: int = opt(0, "seed of the distribution over several outputs")
+
+    def check(self) -> None:
+        """DataError for sizes that make no sense."""
+        if min(self.left_context, self.right_context, self.length_tolerance) < 0:
+            raise DataError("contexts and tolerance are frames, 0 or more")
+        if self.num_frames < 1 or self.ivector_period < 1:
+            raise DataError("--num-frames and --ivector-period are frames, 1 or more")
+
+
+def cut(
+    utterance: str, feats: np.ndarray, pdfs: np.ndarray, options: MakeEgsOptions, ivectors: np.ndarray | None = None
+) -> Iterator[tuple[str, NnetExample]]:
+    """(key, example) of one utterance. feats (T, D); pdfs (T,) int32; ivectors (ceil(T / period), E) or None."""
+    num_frames, left, right = options.num_frames, options.left_context, options.right_context
+    for t in range(0, len(feats), num_frames):
+        labels = pdfs[t : t + num_frames].tolist()
+        frames = np.clip(np.arange(t - left, t + len(labels) + right), 0, len(feats) - 1)
+        speaker = np.zeros(0, np.float32)
+        if ivectors is not None:
+            speaker = _mean(ivectors[np.minimum(frames // options.ivector_period, len(ivectors) - 1)])
+        yield f"{utterance}-{t}", NnetExample([[(pdf, 1.0)] for pdf in labels], compress(feats[frames]), left, speaker)
+
+
+def _mean(rows: np.ndarray) -> np.ndarray:
+    """Mean in float32, summed in Kaldi's order."""
+    share = np.float32(1.0 / len(rows))
+    total = np.zeros(rows.shape[1], np.float32)
+    for row in rows:
+        total += share * row
+    return total
+
+
+def archive_of(key: str, num_archives: int, seed: int) -> int:
+    """The archive, 0..num_archives-1, that an example belongs to: by its key, so whoever makes it."""
+    digest = hashlib.blake2b(key.encode(), digest_size=8, salt=seed.to_bytes(8, "little", signed=True)).digest()
+    return int.from_bytes(digest, "little") % num_archives
+
+
+def make_egs(
+    feats_rspecifier: str, alignment_rspecifier: str, wspecifiers: list[str] | tuple[str, ...], options: MakeEgsOptions
+) -> tuple[int, int]:
+    """Examples of all utterances, spread over the outputs by `archive_of`. Returns utterances done and failed.
+
+    An utterance without an alignment or i-vectors, of another length, or with values that are not finite is named,
+    counted and left out. Raises DataError when nothing was done or most failed; then no output appears.
+    """
+    options.check()
+    to_pdf = _pdfs_of(options.model)
+    alignments = RandomReader(alignment_rspecifier, "int32_vector")
+    ivectors = RandomReader(options.ivectors, "matrix") if options.ivectors else None
+    shortened = examples = 0
+    with ExitStack() as stack:
+        writers = [stack.enter_context(Writer(w, "nnet_example")) for w in wspecifiers]
+
+        def work(utterance: str, feats: np.ndarray) -> None:
+            nonlocal shortened, examples
+            if utterance not in alignments:
+                raise DataError("no alignment")
+            pdfs = to_pdf(alignments[utterance])
+            length = _common_length(len(feats), len(pdfs), options.length_tolerance)
+            shortened += len(feats) != len(pdfs)
+            rows = None if ivectors is None else _ivectors_for(utterance, length, ivectors, options.ivector_period)
+            for key, example in cut(utterance, feats[:length], pdfs[:length], options, rows):
+                writers[archive_of(key, len(writers), options.seed)].write(key, example)
+                examples += 1
+
+        done, failed = for_each(read_features(feats_rspecifier), work)
+        if shortened:
+            log.warning(
+                "features and alignment differed by up to %d frames in %d utterances: the longer was cut",
+                options.length_tolerance,
+                shortened,
+            )
+        log.info("wrote %d examples of %d utterances to %d archives", examples, done, len(writers))
+        require_most(done, failed, feats_rspecifier)
+    return done, failed
+
+
+def _common_length(feats: int, alignment: int, tolerance: int) -> int:
+    if abs(feats - alignment) > tolerance:
+        raise DataError(f"{feats} frames of features, {alignment} of alignment")
+    return min(feats, alignment)
+
+
+def _ivectors_for(utterance: str, length: int, ivectors: RandomReader, period: int) -> np.ndarray:
+    if utterance not in ivectors:
+        raise DataError("no i-vectors")
+    rows = ivectors[utterance]
+    if abs(len(rows) * period - length) >= 2 * period:
+        raise DataError(f"{length} frames of features, {len(rows)} i-vectors of {period} frames each")
+    return rows
+
+
+def _pdfs_of(model: str) -> Callable[[np.ndarray], np.ndarray]:
+    """From the integers of an alignment to pdfs: nothing to do, or the transition-ids of the model."""
+    if not model:
+        return lambda alignment: alignment
+    from ngsgd.hmm.transitions import read_transition_model
+
+    transitions = read_transition_model(model)
+
+    def convert(alignment: np.ndarray) -> np.ndarray:
+        top = transitions.num_transition_ids
+        if len(alignment) and not 1 <= alignment.min() <= alignment.max() <= top:
+            raise DataError(f"transition-ids {alignment.min()}..{alignment.max()}, the model has 1..{top}")
+        return transitions.tid_to_pdf[alignment].astype(np.int32)
+
+    return convert

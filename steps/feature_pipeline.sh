@@ -1,0 +1,44 @@
+# The features that a model takes, as a table read through a pipe. To be sourced:
+#
+#   feats=$(feature_pipeline DATA SCP MODEL_DIR raw [TRANSFORM_DIR])
+#
+# SCP lists the utterances, a part of DATA/feats.scp. MODEL_DIR says how, in the files that training leaves there and
+# Kaldi's own directories have: feat_type (raw, delta or lda; without it: lda where final.mat is, else the fourth
+# argument), cmvn_opts, delta_opts (of delta), delta_order (of raw), splice_opts and final.mat (of lda). TRANSFORM_DIR
+# holds trans.1 ... trans.N, fMLLR transforms by speaker, and num_jobs, their number.
+
+feature_pipeline() {
+  local data=$1 scp=$2 model=$3 type=$4 transforms=${5-} pipeline cmvn_opts job files=
+  cmvn_opts=$(cat "$model/cmvn_opts" 2>/dev/null || true)
+  [ -f "$data/cmvn.scp" ] || {
+    echo "feature_pipeline: no $data/cmvn.scp: run compute_cmvn.sh first" >&2
+    return 1
+  }
+  if [ -f "$model/feat_type" ]; then
+    type=$(cat "$model/feat_type")
+  elif [ -f "$model/final.mat" ]; then
+    type=lda
+  fi
+  pipeline=$(printf 'apply-cmvn %s --utt2spk=ark:%q scp:%q scp:%q ark:-' \
+    "$cmvn_opts" "$data/utt2spk" "$data/cmvn.scp" "$scp")
+  case $type in
+    raw)
+      [ ! -f "$model/delta_order" ] ||
+        pipeline+=" | add-deltas --delta-order=$(cat "$model/delta_order") ark:- ark:-"
+      ;;
+    delta) pipeline+=" | add-deltas $(cat "$model/delta_opts" 2>/dev/null || true) ark:- ark:-" ;;
+    lda)
+      pipeline+=" | splice-feats $(cat "$model/splice_opts" 2>/dev/null || true) ark:- ark:-"
+      pipeline+=$(printf ' | transform-feats %q ark:- ark:-' "$model/final.mat")
+      ;;
+    *)
+      echo "feature_pipeline: $model: expected feature type raw, delta or lda, found '$type'" >&2
+      return 1
+      ;;
+  esac
+  if [ -n "$transforms" ]; then
+    for job in $(seq "$(cat "$transforms/num_jobs")"); do files+=$(printf ' %q' "$transforms/trans.$job"); done
+    pipeline+=$(printf " | transform-feats --utt2spk=ark:%q 'ark:cat%s |' ark:- ark:-" "$data/utt2spk" "$files")
+  fi
+  printf 'ark:%s |' "$pipeline"
+}

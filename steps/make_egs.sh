@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Make the training examples of a network from a data directory and its alignments.
+#
+# Usage: make_egs.sh [options] DATA ALI_DIR EGS_DIR
+#   e.g.: make_egs.sh --nj 4 --left-context 7 --right-context 7 data/train exp/mono_ali exp/nnet/egs
+#
+# ALI_DIR holds ali.1.gz ... ali.N.gz, num_jobs, final.mdl, cmvn_opts: this toolkit's or Kaldi's. EGS_DIR gets
+#   egs.1.ark ...                   shuffled examples, in the sizes of info/
+#   valid_diagnostic.egs, valid_combine.egs        single frames of utterances held out (valid_uttlist), disjoint
+#   train_diagnostic.egs, combine.egs              single frames of training utterances, disjoint
+#   cmvn_opts, feat_type, delta_order              how the features were made
+# Whatever the number of jobs, the bytes are the same. A rerun goes on where it was interrupted.
+#
+#   --nj N                     jobs (default 4)
+#   --left-context, --right-context N   frames (default 4)
+#   --frames-per-eg N, --samples-per-iter N, --min-passes N, --num-utts-subset N   see egs-plan (its defaults)
+#   --num-frames-diagnostic N  frames of each diagnostic set (default 4000)
+#   --num-frames-combine N     frames of each set for combining models (default 10000)
+#   --feat-type raw|delta|lda  features (default: ALI_DIR's if it is lda, else raw, normalised by --cmvn-opts)
+#   --cmvn-opts OPTS           options of apply-cmvn (default: those of ALI_DIR)
+#   --delta-order N            deltas behind raw features
+#   --transform-dir DIR        fMLLR transforms (default: ALI_DIR, where it has some and the features are lda)
+#   --online-ivector-dir DIR   append these i-vectors
+#   --length-tolerance N       frames by which features and alignments may differ (default 2)
+#   --seed N                   (default 0)
+set -euo pipefail
+
+cmd=run.py
+nj=4
+left_context=4
+right_context=4
+frames_per_eg=
+samples_per_iter=
+min_passes=
+num_utts_subset=
+num_frames_diagnostic=4000
+num_frames_combine=10000
+feat_type=
+cmvn_opts=from-alignments
+delta_order=
+transform_dir=
+online_ivector_dir=
+length_tolerance=2
+seed=0
+. parse_options.sh
+. feature_pipeline.sh
+
+if [ $# -ne 3 ]; then
+  echo "make_egs.sh: expected DATA ALI_DIR EGS_DIR, got $# arguments; see make_egs.sh --help" >&2
+  exit 2
+fi
+data=$1
+ali=$2
+dir=$3
+
+for file in "$data/feats.scp" "$data/utt2spk" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz" \
+  ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}; do
+  [ -f "$file" ] || { echo "make_egs.sh: no such file: $file" >&2; exit 1; }
+done
+mkdir -p "$dir/log"
+
+files=
+for n in $(seq "$(cat "$ali/num_jobs")"); do files+=$(printf ' %q' "$ali/ali.$n.gz"); done
+alignments="ark:gunzip -c$files |"
+
+# How the features are made is written down first, and read from there ever after.
+put() { printf '%s\n' "$2" >"$1.tmp" && mv "$1.tmp" "$1"; }
+if [ "$cmvn_opts" = from-alignments ]; then cmvn_opts=$(cat "$ali/cmvn_opts" 2>/dev/null || true); fi
+if [ -z "$feat_type" ]; then
+  feat_type=raw
+  if [ -f "$ali/final.mat" ]; then feat_type=lda; fi
+fi
+put "$dir/cmvn_opts" "$cmvn_opts"
+put "$dir/feat_type" "$feat_type"
+[ -z "$delta_order" ] || put "$dir/delta_order" "$delta_order"
+for file in final.mat splice_opts delta_opts; do
+  if [ "$feat_type" != raw ] && [ -f "$ali/$file" ]; then cp "$ali/$file" "$dir/$file"; fi
+done
+if [ -z "$transform_dir" ] && [ "$feat_type" = lda ] && [ -f "$ali/trans.1" ]; then transform_dir=$ali; fi
+pipeline() { feature_pipeline "$data" "$1" "$dir" raw "$transform_dir"; }
+
+ivector_opts=()
+ivector_dim=0
+if [ -n "$online_ivector_dir" ]; then
+  ivector_dim=$(feat-to-dim "scp:$online_ivector_dir/ivector_online.scp" -)
+  ivector_opts=(--ivectors="scp:$online_ivector_dir/ivector_online.scp"
+    --ivector-period="$(cat "$online_ivector_dir/ivector_period")")
+fi
+head -n 1 "$data/feats.scp" >"$dir/first.scp"
+feat_dim=$(feat-to-dim "$(pipeline "$dir/first.scp")" -)
+rm "$dir/first.scp"
+
+egs-plan --nj="$nj" --left-context="$left_context" --right-context="$right_context" --seed="$seed" \
+  --feat-dim="$feat_dim" --ivector-dim="$ivector_dim" \
+  ${frames_per_eg:+--frames-per-eg="$frames_per_eg"} ${samples_per_iter:+--samples-per-iter="$samples_per_iter"} \
+  ${min_passes:+--min-passes="$min_passes"} ${num_utts_subset:+--num-utts-subset="$num_utts_subset"} \
+  "$data" "$alignments" "$dir"
+num_archives=$(cat "$dir/info/num_archives")
+make=(make-egs --model="$ali/final.mdl" --left-context="$left_context" --right-context="$right_context"
+  --length-tolerance="$length_tolerance" --seed="$seed" "${ivector_opts[@]}")
+
+# subset NAME DIAGNOSTIC COMBINE: single frames of the utterances of lists/NAME.scp.
+subset() {
+  if [ -f "$dir/$2" ] && [ -f "$dir/$3" ]; then return 0; fi
+  $cmd "$dir/log/make_$1.log" "${make[@]}" --num-frames=1 "$(pipeline "$dir/lists/$1.scp")" "$alignments" ark:- '|' \
+    egs-subset --seed="$seed" --n="$num_frames_diagnostic" --n-second="$num_frames_combine" ark:- \
+    "ark:$dir/$2" "ark:$dir/$3"
+}
+subset valid valid_diagnostic.egs valid_combine.egs &
+valid=$!
+subset train_subset train_diagnostic.egs combine.egs
+wait "$valid"
+
+all=true
+for n in $(seq "$num_archives"); do [ -f "$dir/egs.$n.ark" ] || all=false; done
+if ! $all; then
+  outputs=()
+  for n in $(seq "$num_archives"); do outputs+=("ark:$dir/egs_orig.$n.JOB.ark"); done
+  # The first output appears last: where it exists, the job was done.
+  $cmd JOB=1:"$nj" "$dir/log/make_egs.JOB.log" test -f "$dir/egs_orig.1.JOB.ark" '||' \
+    "${make[@]}" --num-frames="$(cat "$dir/info/frames_per_eg")" "$(pipeline "$dir/lists/train.JOB.scp")" \
+    "$alignments" "${outputs[@]}"
+  parts=
+  for n in $(seq "$nj"); do parts+=$(printf ' %q' "$dir/egs_orig.JOB.$n.ark"); done
+  $cmd JOB=1:"$num_archives" "$dir/log/shuffle.JOB.log" test -f "$dir/egs.JOB.ark" '||' \
+    egs-shuffle --sort --seed="$seed" "ark:cat$parts |" "ark:$dir/egs.JOB.ark"
+fi
+for n in $(seq "$num_archives"); do
+  for j in $(seq "$nj"); do rm -f "$dir/egs_orig.$n.$j.ark"; done
+done
+echo "make_egs.sh: $num_archives archives of about $(cat "$dir/info/egs_per_archive") examples in $dir" >&2

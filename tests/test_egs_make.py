@@ -1,0 +1,223 @@
+"""Making, planning and copying training examples."""
+
+import numpy as np
+import pytest
+
+from ngsgd.egs import copying, layout
+from ngsgd.egs.archive import read_archive
+from ngsgd.egs.make import MakeEgsOptions, archive_of, cut, make_egs
+from ngsgd.errors import DataError
+from ngsgd.kaldi_io.lists import read_lines
+from ngsgd.kaldi_io.tables import Writer
+
+RNG = np.random.default_rng(0)
+
+
+def write_table(path, kind, **entries):
+    with Writer(f"ark:{path}", kind) as out:
+        for key, value in entries.items():
+            out.write(key, value)
+    return f"ark:{path}"
+
+
+def entries(rspecifier):
+    egs = read_archive(rspecifier)
+    return {egs.key(e): bytes(egs.entry(e)) for e in range(len(egs))}
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Features and pdf alignments of three utterances of 10, 11 and 12 frames."""
+    lengths = {"a": 10, "b": 11, "c": 12}
+    feats = {u: RNG.normal(size=(n, 4)).astype(np.float32) for u, n in lengths.items()}
+    ali = {u: RNG.integers(0, 5, n).astype(np.int32) for u, n in lengths.items()}
+    return (
+        feats,
+        ali,
+        write_table(tmp_path / "f", "matrix", **feats),
+        write_table(tmp_path / "a", "int32_vector", **ali),
+    )
+
+
+def test_examples_are_kaldis_bytes(golden, tmp_path):
+    """From Kaldi's features and alignments, all examples of the training utterances in egs.1.ark."""
+    options = MakeEgsOptions(3, 3, 7, model=f"{golden}/gmm/tri3b_ali/final.mdl")
+    ali = f"ark:gunzip -c {golden}/gmm/tri3b_ali/ali.1.gz {golden}/gmm/tri3b_ali/ali.2.gz |"
+    make_egs(f"ark:{golden}/ops/feats_fmllr_train1.ark", ali, [f"ark:{tmp_path}/egs"], options)
+    ours, kaldis = entries(f"ark:{tmp_path}/egs"), entries(f"ark:{golden}/nnet2/egs/egs.1.ark")
+    common = ours.keys() & kaldis.keys()
+    assert len(common) == 1404
+    assert all(ours[key] == kaldis[key] for key in common)
+
+
+def test_ivectors_are_averaged_over_the_window(golden, tmp_path):
+    iv, feats, ali = golden / "ivector/train", golden / "feats", golden / "gmm/tri3b_ali"
+    options = MakeEgsOptions(
+        4,
+        4,
+        1,
+        model=f"{ali}/final.mdl",
+        ivectors=f"ark:cat {iv}/ivector_online.1.ark {iv}/ivector_online.2.ark |",
+        ivector_period=10,
+    )
+    make_egs(
+        f"ark:cat {feats}/raw_mfcc_train.1.ark {feats}/raw_mfcc_train.2.ark |",
+        f"ark:gunzip -c {ali}/ali.1.gz {ali}/ali.2.gz |",
+        [f"ark:{tmp_path}/egs"],
+        options,
+    )
+    kaldis, ours = read_archive(f"ark:{golden}/nnet2_iv/egs/combine.egs"), read_archive(f"ark:{tmp_path}/egs")
+    place = {ours.key(e): e for e in range(len(ours))}
+    same = [place[kaldis.key(e)] for e in range(len(kaldis))]
+    assert np.abs(ours.speakers[same] - kaldis.speakers).max() < 2e-6
+    assert (ours.pdf[same] == kaldis.pdf).all()
+
+
+def test_context_repeats_the_edges_and_the_last_example_is_short():
+    feats = np.arange(10, dtype=np.float32)[:, None] * np.ones((1, 3), np.float32)
+    examples = dict(cut("u", feats, np.arange(10, dtype=np.int32), MakeEgsOptions(2, 3, 4)))
+    assert list(examples) == ["u-0", "u-4", "u-8"]
+    last = examples["u-8"]
+    assert last.labels == [[(8, 1.0)], [(9, 1.0)]]
+    assert np.allclose(last.input.to_dense()[:, 0], [6, 7, 8, 9, 9, 9, 9], atol=1e-3)
+    assert np.allclose(examples["u-0"].input.to_dense()[:3, 0], [0, 0, 0], atol=0.2)
+
+
+def test_an_example_goes_to_its_archive_whatever_else_is_made(tables, tmp_path):
+    feats, _, feats_table, ali = tables
+    outputs = [f"ark:{tmp_path}/{n}" for n in range(3)]
+    options = MakeEgsOptions(1, 1, 1, seed=7)
+    make_egs(feats_table, ali, outputs, options)
+    for n, output in enumerate(outputs):
+        assert {archive_of(key, 3, 7) for key in entries(output)} == {n}
+    alone = write_table(tmp_path / "one", "matrix", b=feats["b"])
+    make_egs(alone, ali, [f"ark:{tmp_path}/alone.{n}" for n in range(3)], options)
+    for n, output in enumerate(outputs):
+        part = {key: value for key, value in entries(output).items() if key.startswith("b-")}
+        assert entries(f"ark:{tmp_path}/alone.{n}") == part
+
+
+def test_lengths_within_tolerance_are_cut_and_others_skipped(tables, tmp_path, caplog):
+    _, ali, feats_table, _ = tables
+    ali_table = write_table(tmp_path / "b", "int32_vector", a=ali["a"][:-2], b=ali["b"][:-3], c=ali["c"])
+    assert make_egs(feats_table, ali_table, [f"ark:{tmp_path}/egs"], MakeEgsOptions(num_frames=4)) == (2, 1)
+    assert "skipped b: 11 frames of features, 8 of alignment" in caplog.text
+    assert "in 1 utterances" in caplog.text
+    assert read_archive(f"ark:{tmp_path}/egs").num_frames == 8 + 12
+
+
+def test_when_most_fail_nothing_is_left(tables, tmp_path):
+    feats, ali, feats_table, _ = tables
+    feats["b"][3, 2] = np.nan
+    feats_table = write_table(tmp_path / "g", "matrix", **feats)
+    ali_table = write_table(tmp_path / "b", "int32_vector", a=ali["a"], b=ali["b"])
+    with pytest.raises(DataError, match="most utterances failed, 2 of 3"):
+        make_egs(feats_table, ali_table, [f"ark:{tmp_path}/egs"], MakeEgsOptions())
+    assert not (tmp_path / "egs").exists()
+
+
+def test_transition_ids_beyond_the_model_are_refused(golden, tables, tmp_path, caplog):
+    feats, _, feats_table, _ = tables
+    ali_table = write_table(tmp_path / "t", "int32_vector", **{u: np.full(len(f), 99999) for u, f in feats.items()})
+    with pytest.raises(DataError, match="nothing done"):
+        make_egs(feats_table, ali_table, [f"ark:{tmp_path}/e"], MakeEgsOptions(model=f"{golden}/gmm/mono/final.mdl"))
+    assert "transition-ids 99999..99999, the model has 1..546" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("frames", "samples", "archives", "per_eg"),
+    [(966000, 50000, 3, 8), (100_000_000, 400000, 32, 8), (17163, 400000, 3, 8), (500, 400000, 1, 1)],
+)
+def test_archives(frames, samples, archives, per_eg):
+    plan = layout.plan_archives(frames, layout.LayoutOptions(samples_per_iter=samples))
+    assert (plan.num_archives, plan.frames_per_eg) == (archives, per_eg)
+    assert plan.egs_per_archive <= samples
+    assert plan.egs_per_archive * plan.num_archives * plan.frames_per_eg <= frames
+
+
+def test_subsets_are_disjoint_and_shrink_on_few_utterances(caplog):
+    utterances = [f"u{i:03}" for i in range(50)]
+    valid, subset = layout.choose_subsets(utterances, 300, 1)
+    assert len(valid) == len(subset) == 5 and not set(valid) & set(subset)
+    assert "50 utterances in all: 5 held out for validation instead of 300" in caplog.text
+    assert layout.choose_subsets(utterances[::-1], 300, 1) == (valid, subset)
+    assert layout.choose_subsets(utterances, 300, 2) != (valid, subset)
+    assert [len(part) for part in layout.choose_subsets(utterances[:2], 300, 1)] == [1, 1]
+    with pytest.raises(DataError, match="at least 2 utterances"):
+        layout.choose_subsets(["one"], 300, 1)
+
+
+def test_versions_of_a_held_out_utterance_are_held_out():
+    utterances = [f"{speed}-u{i}" for speed in ("sp0.9", "sp1.0") for i in range(10)]
+    uniq = {u: u.partition("-")[2] for u in utterances}
+    valid, subset = layout.choose_subsets(utterances, 1, 3, uniq)
+    assert len(valid) == 2 and uniq[valid[0]] == uniq[valid[1]]
+    assert not {uniq[u] for u in valid} & {uniq[u] for u in subset}
+
+
+def test_copying_one_frame_is_kaldis(golden, tmp_path):
+    """nnet-copy-egs --frame=2 of egs.1.ark is what job 1 of iteration 8 read."""
+    copying.copy_egs(f"ark:{golden}/nnet2/egs/egs.1.ark", [f"ark:{tmp_path}/cut"], copying.CopyEgsOptions("2"))
+    assert entries(f"ark:{tmp_path}/cut") == entries(f"ark:gunzip -c {golden}/nnet2/order/8.1.egs.gz |")
+
+
+def test_shuffling_keeps_the_examples_and_forgets_their_order(golden, tmp_path):
+    source, options = f"ark:{golden}/nnet2_iv/egs/combine.egs", copying.ShuffleEgsOptions(seed=4, sort=True)
+    copying.shuffle_egs(source, f"ark:{tmp_path}/1", options)
+    copying.shuffle_egs(f"ark:{tmp_path}/1", f"ark:{tmp_path}/2", options)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+    assert entries(f"ark:{tmp_path}/1") == entries(source)
+    assert list(entries(f"ark:{tmp_path}/1")) != sorted(entries(source))
+
+
+def test_subsets_share_what_there_is(golden, tmp_path, caplog):
+    source = f"ark:{golden}/steps/egs64.ark"
+    targets = [f"ark:{tmp_path}/a", f"ark:{tmp_path}/b"]
+    assert copying.subset_egs(source, targets, copying.SubsetEgsOptions(10, 20)) == [10, 20]
+    assert not entries(targets[0]).keys() & entries(targets[1]).keys()
+    assert copying.subset_egs(source, targets, copying.SubsetEgsOptions(100, 300)) == [16, 48]
+    assert "64 examples there, so [16, 48] instead of [100, 300]" in caplog.text
+
+
+@pytest.fixture
+def corpus(golden, run, tmp_path):
+    """data/train and ali of the digit corpus, as Kaldi left them."""
+    data, ali = tmp_path / "data", tmp_path / "ali"
+    data.mkdir()
+    ali.mkdir()
+    feats = f"ark:cat {golden}/feats/raw_mfcc_train.1.ark {golden}/feats/raw_mfcc_train.2.ark |"
+    run("copy-feats", feats, "ark,scp:data/f.ark,data/feats.scp")
+    run("copy-feats", f"ark:{golden}/feats/cmvn_train.ark", "ark,scp:data/c.ark,data/cmvn.scp")
+    (data / "utt2spk").write_bytes((golden / "corpus/train/utt2spk").read_bytes())
+    for name in ("ali.1.gz", "ali.2.gz", "final.mdl", "num_jobs", "cmvn_opts"):
+        (ali / name).write_bytes((golden / "gmm/mono" / name).read_bytes())
+    return tmp_path
+
+
+def whole(directory):
+    return {p.name: p.read_bytes() for p in directory.iterdir() if p.suffix in (".ark", ".egs")}
+
+
+def test_make_egs_step_gives_the_same_bytes_with_other_jobs_and_after_an_interruption(corpus, run):
+    run("make_egs.sh", "--nj", 2, "--num-utts-subset", 6, "data", "ali", "egs")
+    first = whole(corpus / "egs")
+    assert len([name for name in first if name.startswith("egs.")]) == int(
+        (corpus / "egs/info/num_archives").read_text()
+    )
+    assert set(first) >= {"valid_diagnostic.egs", "valid_combine.egs", "train_diagnostic.egs", "combine.egs"}
+    held_out = set(read_lines(str(corpus / "egs/valid_uttlist")))
+    assert len(held_out) == 6
+    trained_on = {
+        key.rsplit("-", 1)[0]
+        for name in first
+        for key in entries(f"ark:{corpus}/egs/{name}")
+        if not name.startswith("valid")
+    }
+    assert not held_out & trained_on
+    assert {key.rsplit("-", 1)[0] for key in entries(f"ark:{corpus}/egs/valid_diagnostic.egs")} == held_out
+    for name in ("egs.2.ark", "train_diagnostic.egs"):
+        (corpus / "egs" / name).unlink()
+    run("make_egs.sh", "--nj", 3, "--num-utts-subset", 6, "data", "ali", "egs")
+    assert whole(corpus / "egs") == first
+    refused = run("make_egs.sh", "--num-utts-subset", 7, "data", "ali", "egs", status=1)
+    assert "--num-utts-subset was 6, now 7" in refused.stderr
