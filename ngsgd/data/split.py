@@ -1,0 +1,90 @@
+"""Splitting a data directory between jobs, by whole speakers or by utterances: `DATA/splitN/J`, J from 1."""
+
+import logging
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+from ngsgd.data.datadir import DataDir
+from ngsgd.errors import DataError
+from ngsgd.options import opt
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class SplitOptions:
+    """How a directory is divided."""
+
+    per_utt: bool = opt(False, "divide utterances evenly, without regard to speakers")
+
+
+@dataclass
+class LimitOptions:
+    """What jobs are limited by."""
+
+    per_spk: bool = opt(False, "at most one job for each speaker, instead of for each utterance")
+
+
+def limit_jobs(path: str | Path, jobs: int, options: LimitOptions) -> int:
+    """`jobs`, or with a warning the number of utterances or speakers when that is less."""
+    directory = DataDir.load(path)
+    items = (directory.spk2utt or {}) if options.per_spk else directory.utterances
+    what = "speakers" if options.per_spk else "utterances"
+    if not items:
+        raise DataError(f"{path}: no {what}")
+    if len(items) < jobs:
+        log.warning("%s: %d jobs for %d %s: running %d jobs", path, jobs, len(items), what, len(items))
+    return min(jobs, len(items))
+
+
+def split_path(path: str | Path, jobs: int, per_utterance: bool = False) -> Path:
+    """Where the parts are: `DATA/splitN`, per utterance `DATA/splitNutt`."""
+    return Path(path) / f"split{jobs}{'utt' if per_utterance else ''}"
+
+
+def split(path: str | Path, jobs: int, per_utterance: bool = False) -> Path:
+    """Write the parts of the data directory and return where.
+
+    Files that would not change stay untouched, so that jobs that are reading them are not disturbed. With more jobs
+    than speakers, speakers are divided, with a warning. Raises DataError for more jobs than utterances.
+    """
+    directory = DataDir.load(path)
+    utterances = directory.utterances
+    if jobs < 1:
+        raise DataError(f"{path}: expected at least one job, got {jobs}")
+    if jobs > len(utterances):
+        raise DataError(f"{path}: {jobs} jobs for {len(utterances)} utterances; use at most {len(utterances)} jobs")
+    target = split_path(path, jobs, per_utterance)
+    speakers = [] if per_utterance else list((directory.spk2utt or {}).values())
+    if not per_utterance and len(speakers) < jobs:
+        log.warning("%s: %d jobs for %d speakers: dividing speakers between jobs", path, jobs, len(speakers))
+        speakers = []
+    if speakers:
+        parts = [
+            [utterance for speaker in speakers[first:last] for utterance in speaker]
+            for first, last in balanced([len(s) for s in speakers], jobs)
+        ]
+    else:
+        parts = [utterances[first:last] for first, last in balanced([1] * len(utterances), jobs)]
+    for job, part in enumerate(parts, 1):
+        directory.select(part).write(target / str(job))
+    return target
+
+
+def balanced(sizes: list[int], parts: int) -> list[tuple[int, int]]:
+    """Cut a row of items into `parts` stretches [first, last) of about equal total size, none of them empty.
+
+    Each cut is made where the running total is nearest to its share; len(sizes) >= parts.
+    """
+    totals = [0, *accumulate(sizes)]
+    cuts = [0]
+    for part in range(1, parts):
+        share = totals[-1] * part / parts
+        at = bisect_left(totals, share)
+        if at and share - totals[at - 1] < totals[at] - share:
+            at -= 1
+        cuts.append(min(max(at, cuts[-1] + 1), len(sizes) - (parts - part)))
+    cuts.append(len(sizes))
+    return list(pairwise(cuts))
