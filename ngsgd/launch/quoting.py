@@ -1,7 +1,7 @@
 """From a list of arguments to a line of bash, and the job's number in place of its name.
 
 What the caller's shell passed must reach the program as it came: spaces, apostrophes, quotes, globs, `&&` in a word,
-the script after `bash -c`. These are left to the job's shell, because scripts written for Kaldi's launchers pass them so:
+the script after `bash -c`. These are left to the job's shell, as scripts written for Kaldi's launchers pass them so:
   - a word that is an operator (`|`, `||`, `&&`, `;`, `&`, parentheses, braces, `!`) or a redirection (`>`, `2>&1`);
   - a `;` at the end of a word without spaces;
   - `$NAME`, `${...}`, `$(...)` in a word without spaces or double quotes;

@@ -1,0 +1,69 @@
+"""From the models of the iterations to final.mdl: chosen on held-out frames, with priors from its own posteriors.
+
+Which models take part: the best on held-out frames, --max-models-combine / 2, and the latest ones up to the whole of
+it; never those from before the last layer was added. On small data a network overfits long before the plan's end, and then
+the best ones are early. nnet-combine gets them from worst to best on held-out frames, so that the averages it tries are
+of the best ones, and takes nothing that is worse on other held-out frames (valid_combine.egs) than the best model.
+"""
+
+import json
+import logging
+
+from ngsgd.kaldi_io.files import open_text_writer
+from ngsgd.launch.client import Launcher, wait_for_files
+from ngsgd.train import programs
+from ngsgd.train.diagnostics import Scores, read_scores, score_command
+from ngsgd.train.options import TrainOptions
+from ngsgd.train.plan import NO_LAYER, Row
+from ngsgd.train.workdir import Workdir
+
+log = logging.getLogger(__name__)
+
+
+def first_whole_model(rows: list[Row]) -> int:
+    """The first model that has all layers and has been trained with them."""
+    return 1 + max((row.iteration for row in rows if row.insert != NO_LAYER), default=0)
+
+
+def candidates(scores: dict[int, Scores], first: int, last: int, options: TrainOptions) -> list[int]:
+    """Models (numbers) for the final one, from worst to best on held-out frames; of `first`..`last`.
+
+    A model that is neither here nor among the latest will not be here after further iterations either.
+    """
+    if options.final == "last":
+        return [last]
+    best = sorted((x for x in scores if first <= x <= last), key=lambda x: (-scores[x].valid_logprob, x))
+    latest = range(max(first, last + 1 - options.max_models_combine), last + 1)
+    chosen = best[: max(1, options.max_models_combine // 2)]
+    chosen += sorted(set(latest) - set(chosen), reverse=True)[: options.max_models_combine - len(chosen)]
+    return sorted(chosen, key=lambda x: (scores[x].valid_logprob if x in scores else float("-inf"), -x))
+
+
+def make_final(
+    work: Workdir, egs: str, rows: list[Row], scores: dict[int, Scores], options: TrainOptions, launcher: Launcher
+) -> Scores:
+    """Make final.mdl of the models of `rows`, unless it is there; returns its scores. DataError when a job fails."""
+    last = len(rows)
+    if not work.has("final.mdl"):
+        models = candidates(scores, min(first_whole_model(rows), last), last, options)
+        chosen = work.model(models[0])
+        if options.final != "last":
+            chosen = work.file("combined.mdl")
+            words = programs.combine([work.model(x) for x in models], egs, options.final == "combine", chosen)
+            _run(work, launcher, "the final combination", "combine", words, chosen)
+        words = programs.adjust_priors(chosen, egs, options.seed, work.file("final.mdl"))
+        with open_text_writer(work.file("final.json")) as out:
+            json.dump({"how": options.final, "models": models}, out)
+            out.write("\n")
+        _run(work, launcher, "adjusting the priors", "adjust_priors", words, work.file("final.mdl"))
+    if not work.has("stats/train.final.json"):
+        words = score_command(work, egs, work.file("final.mdl"), "final")
+        _run(
+            work, launcher, "scoring the final model", "compute_prob.final", words, work.file("stats/train.final.json")
+        )
+    return read_scores(work, "final")
+
+
+def _run(work: Workdir, launcher: Launcher, what: str, log_name: str, words: list[str], output: str) -> None:
+    launcher.run(what, work.log(log_name), words)
+    wait_for_files([output], what)

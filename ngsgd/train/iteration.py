@@ -1,0 +1,182 @@
+"""One iteration: the jobs from one model, and one model from theirs."""
+
+import logging
+import os
+import time
+from dataclasses import dataclass
+
+from ngsgd.errors import DataError
+from ngsgd.kaldi_io.files import open_text_writer
+from ngsgd.launch.client import Launcher, wait_any, wait_for_files
+from ngsgd.train import programs
+from ngsgd.train.diagnostics import Diagnostics
+from ngsgd.train.options import DriverOptions, TrainOptions
+from ngsgd.train.plan import BEST, NO_LAYER, Row
+from ngsgd.train.workdir import Workdir, finite, read_stats
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class JobFigures:
+    """What the jobs of an iteration said: frames of all, the slowest one's seconds, each one's mean log-prob."""
+
+    frames: int
+    slowest_s: float
+    objectives: tuple[float, ...]
+    weights: tuple[int, ...]
+
+    @property
+    def objective(self) -> float:
+        return sum(o * w for o, w in zip(self.objectives, self.weights)) / self.frames
+
+    @property
+    def best(self) -> int:
+        """The job, from 1, with the highest log-prob; the first of equals."""
+        return 1 + max(range(len(self.objectives)), key=lambda i: self.objectives[i])
+
+
+class Iteration:
+    """Runs row x of the plan: model x + 1 from model x. What is there already is not made again."""
+
+    def __init__(
+        self, row: Row, work: Workdir, egs: str, options: TrainOptions, how: DriverOptions, launcher: Launcher
+    ):
+        self.row, self.work, self.egs, self.options, self.how, self.launcher = row, work, egs, options, how, launcher
+        self.x = row.iteration
+
+    def run(self, next_learning_rate: float, diagnostics: Diagnostics) -> tuple[JobFigures, float]:
+        """Make model x + 1, with the learning rate of its own jobs in it. Returns the figures and the seconds it took.
+
+        Raises DataError when a job fails; the finished ones' models stay for the next try.
+        """
+        start = time.monotonic()
+        model = self._with_layer()
+        for job in range(1, self.row.jobs + 1):
+            self._write_job(job)
+        for attempt in range(1, self.how.max_tries + 1):
+            missing = self._missing()
+            if missing and self._train(model, missing, diagnostics):
+                break
+            if self._missing() and attempt < self.how.max_tries:
+                log.warning("iteration %d: trying jobs %s again", self.x, self._missing())
+        if missing := self._missing():
+            raise DataError(
+                f"iteration {self.x}: {len(missing)} of {self.row.jobs} jobs failed, at learning rate "
+                f"{self.row.learning_rate:.4g} ({self.row.learning_rate / self.row.jobs:.4g} x {self.row.jobs}); see "
+                f"{self.work.log(f'train.{self.x}.{missing[0]}')}; the same command does them again"
+            )
+        figures = self.figures()
+        self._merge(figures, next_learning_rate)
+        return figures, time.monotonic() - start
+
+    def _outputs(self, job: int) -> tuple[str, str]:
+        return f"{self.x + 1}.{job}.mdl", f"stats/job.{self.x}.{job}.json"
+
+    def _missing(self) -> list[int]:
+        return [j for j in range(1, self.row.jobs + 1) if not all(map(self.work.has, self._outputs(j)))]
+
+    def _with_layer(self) -> str:
+        """The model that the jobs start from: model x, with a layer inserted where the plan says so."""
+        if self.row.insert == NO_LAYER:
+            return self.work.model(self.x)
+        output = self.work.file(f"{self.x}.in.mdl")
+        if not os.path.exists(output):
+            config, seed = self.work.file(self.row.insert), self.options.seed + self.x
+            words = programs.insert_layer(
+                self.work.model(self.x),
+                config,
+                last_updatable(self.work.model(self.x)),
+                seed,
+                self.row.learning_rate,
+                output,
+            )
+            self.launcher.run(f"iteration {self.x}, inserting a layer", self.work.log(f"insert.{self.x}"), words)
+            wait_for_files([output], "inserting a layer")
+        return output
+
+    def _write_job(self, job: int) -> None:
+        """The options of a job, and a link to its archive under its number."""
+        name = self.work.file(f"jobs/{self.x}.{job}")
+        with open_text_writer(f"{name}.conf") as out:
+            out.write(programs.train_options(self.row, job, self.options, self.how))
+        archive = os.path.abspath(f"{self.egs}/egs.{self.row.archives[job - 1]}.ark")
+        if not os.path.exists(archive):
+            raise DataError(f"{archive} is not there; iteration {self.x} of the plan needs it")
+        aside = f"{name}.egs.tmp"
+        if os.path.lexists(aside):
+            os.unlink(aside)
+        os.symlink(archive, aside)
+        os.replace(aside, f"{name}.egs")
+
+    def _train(self, model: str, missing: list[int], diagnostics: Diagnostics) -> bool:
+        """Run the missing jobs, collecting diagnostics meanwhile. Returns whether all went well."""
+        runs = []
+        for first, last in _ranges(missing):
+            files = [self.work.file(f"jobs/{self.x}.JOB.{kind}") for kind in ("conf", "egs")]
+            output, stats = f"{self.x + 1}.JOB.mdl", f"stats/job.{self.x}.JOB.json"
+            words = programs.train(files[0], model, files[1], self.work.file(stats), self.work.file(output))
+            log_name = self.work.log(f"train.{self.x}.JOB")
+            what = f"iteration {self.x}, training"
+            runs.append(self.launcher.start(what, log_name, words, (first, last), self.how.train_opts))
+        while not all(run.finished() for run in runs):
+            wait_any([*(run for run in runs if not run.finished()), *diagnostics.running])
+            diagnostics.pump()
+        if any(run.failed() for run in runs):
+            return False
+        outputs = [self.work.file(name) for job in missing for name in self._outputs(job)]
+        wait_for_files(outputs, f"iteration {self.x}")
+        return True
+
+    def figures(self) -> JobFigures:
+        """From the files that the jobs left. Raises DataError for a log-prob that is not finite."""
+        frames, seconds, objectives = [], [], []
+        for job in range(1, self.row.jobs + 1):
+            path = self.work.file(self._outputs(job)[1])
+            stats = read_stats(path)
+            frames.append(int(finite(stats, "frames", path)))
+            seconds.append(finite(stats, "seconds", path))
+            objectives.append(finite(stats, "objective_per_frame", path))
+        return JobFigures(sum(frames), max(seconds), tuple(objectives), tuple(frames))
+
+    def _merge(self, figures: JobFigures, next_learning_rate: float) -> None:
+        """Average the jobs' models, or take the best one, with the learning rate of the next iteration's jobs."""
+        models = [self.work.file(self._outputs(job)[0]) for job in range(1, self.row.jobs + 1)]
+        output = self.work.model(self.x + 1)
+        if self.row.merge == BEST:
+            name = "select"
+            words = programs.set_learning_rate(models[figures.best - 1], next_learning_rate, output)
+        else:
+            name = "average"
+            words = [*programs.average(models, "-"), "|", *programs.set_learning_rate("-", next_learning_rate, output)]
+        self.launcher.run(f"iteration {self.x}, merging the jobs' models", self.work.log(f"{name}.{self.x}"), words)
+        wait_for_files([output], f"iteration {self.x}")
+
+
+def remove_leftovers(work: Workdir, x: int) -> None:
+    """What iteration x needs only as long as model x + 1 is not there."""
+    work.remove(f"{x}.in.mdl")
+    work.remove_matching(f"{x + 1}.*.mdl")
+    work.remove_matching(f"jobs/{x}.*")
+
+
+def last_updatable(model: str) -> int:
+    """The index of a model's last component with parameters: hidden layers go in before it."""
+    from ngsgd.nnet.components.base import UpdatableComponent
+    from ngsgd.nnet.model import read_nnet
+
+    indices = [i for i, component in enumerate(read_nnet(model)) if isinstance(component, UpdatableComponent)]
+    if not indices:
+        raise DataError(f"{model}: the network has no component with parameters")
+    return indices[-1]
+
+
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    """Runs of consecutive numbers: [1, 2, 5] -> [(1, 2), (5, 5)]."""
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = ranges[-1][0], number
+        else:
+            ranges.append((number, number))
+    return ranges

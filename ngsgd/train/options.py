@@ -1,0 +1,96 @@
+"""Options of steps/train_ngsgd.py: what is computed, and how it is run."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from ngsgd.egs.layout import LayoutOptions
+from ngsgd.errors import DataError
+from ngsgd.nnet.config import PnormNetworkOptions
+from ngsgd.options import flag_name, opt
+
+
+def same_as(options_class: type, name: str) -> Any:
+    """The field `name` of another options class: its default and help, declared there."""
+    field = options_class.__dataclass_fields__[name]
+    return dataclasses.field(default=field.default, metadata=field.metadata)
+
+
+@dataclass
+class TrainOptions:
+    """What is computed: any change of these is another model. Recorded in DIR/train.conf."""
+
+    # The schedule (plan.py)
+    num_epochs: int = opt(8, "passes over the data while the learning rate falls")
+    num_epochs_extra: int = opt(2, "further passes at the final learning rate")
+    num_jobs_initial: int = opt(4, "jobs of the first iteration")
+    num_jobs_final: int = opt(4, "jobs of the last iteration; the number changes evenly in between")
+    initial_effective_lrate: float = opt(0.005, "learning rate at first, per job: a job's own is this x jobs")
+    final_effective_lrate: float = opt(0.0005, "learning rate reached after --num-epochs, per job")
+    minibatch_size: int = opt(128, "frames of a minibatch; half of it right after a layer is added")
+    add_layers_period: int = opt(2, "iterations between one added hidden layer and the next")
+    seed: int = opt(0, "seed of all random numbers")
+    # The examples (ngsgd/egs)
+    samples_per_iter: int = same_as(LayoutOptions, "samples_per_iter")
+    min_passes: int = same_as(LayoutOptions, "min_passes")
+    num_utts_subset: int = same_as(LayoutOptions, "num_utts_subset")
+    frames_per_eg: int = same_as(LayoutOptions, "frames_per_eg")
+    egs_opts: str = opt("", "further options of make_egs.sh, e.g. '--delta-order 2 --cmvn-opts --norm-vars=true'")
+    left_context: int = same_as(PnormNetworkOptions, "left_context")
+    right_context: int = same_as(PnormNetworkOptions, "right_context")
+    # The network (ngsgd/nnet/config.py)
+    hidden_layers: int = same_as(PnormNetworkOptions, "hidden_layers")
+    pnorm_input_dim: int = same_as(PnormNetworkOptions, "pnorm_input_dim")
+    pnorm_output_dim: int = same_as(PnormNetworkOptions, "pnorm_output_dim")
+    param_stddev_factor: float = same_as(PnormNetworkOptions, "param_stddev_factor")
+    bias_stddev: float = same_as(PnormNetworkOptions, "bias_stddev")
+    presoftmax_prior_scale_power: float = opt(-0.25, "scale the output layer by the priors to this power; 0: do not")
+    alpha: float = same_as(PnormNetworkOptions, "alpha")
+    num_samples_history: float = same_as(PnormNetworkOptions, "num_samples_history")
+    update_period: int = same_as(PnormNetworkOptions, "update_period")
+    rank_in: int = same_as(PnormNetworkOptions, "rank_in")
+    rank_out: int = same_as(PnormNetworkOptions, "rank_out")
+    max_change_per_sample: float = same_as(PnormNetworkOptions, "max_change_per_sample")
+    # The final model (final.py)
+    final: str = opt(
+        "combine",
+        "last: the last iteration's model; choose: the best on held-out frames of single models and averages; "
+        "combine: the same, and a combination of models weighted on the combine subset",
+        choices=("last", "choose", "combine"),
+    )
+    max_models_combine: int = opt(20, "combinations and averages are of at most so many models")
+    early_stop_epochs: float = opt(0.0, "stop when held-out log-prob is no better than so many epochs ago; 0: no")
+
+    def check(self) -> None:
+        """Raise DataError for values that cannot be."""
+        for name in ("num_epochs", "num_jobs_initial", "num_jobs_final", "add_layers_period", "hidden_layers"):
+            _at_least(self, name, 1)
+        for name in ("samples_per_iter", "frames_per_eg", "max_models_combine"):
+            _at_least(self, name, 1)
+        for name in ("num_epochs_extra", "left_context", "right_context", "early_stop_epochs", "seed"):
+            _at_least(self, name, 0)
+        _at_least(self, "minibatch_size", 2)
+        for name in ("initial_effective_lrate", "final_effective_lrate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise DataError(f"--{flag_name(name)}: expected a positive number, got {getattr(self, name)}")
+
+
+def _at_least(options: TrainOptions, name: str, least: float) -> None:
+    value = getattr(options, name)
+    if not value >= least:
+        raise DataError(f"--{flag_name(name)}: expected {least} or more, got {value}")
+
+
+@dataclass
+class DriverOptions:
+    """How it is run: the models do not depend on these."""
+
+    cmd: str = opt("run.py", "launcher of all jobs, with its options")
+    train_opts: str = opt("", "further launcher options for training jobs, e.g. '--gpu 1'")
+    nj: int = opt(4, "jobs that make the examples")
+    egs_dir: str = opt("", "train on the examples of this directory instead of making them")
+    device: str = opt("cpu", "where the training jobs compute", choices=("cpu", "gpu"))
+    max_tries: int = opt(1, "run a training job that failed again, so often in all")
+    cleanup: bool = opt(True, "remove what neither a resume nor the final model needs; every 10th model stays")
+    dry_run: bool = opt(False, "make the examples, write plan.tsv and stop")
+    overwrite: bool = opt(False, "begin anew in a directory where training was begun with other options")

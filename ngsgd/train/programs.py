@@ -1,0 +1,58 @@
+"""The command lines of the programs that a training calls, one function each."""
+
+import shlex
+
+from ngsgd.train.options import DriverOptions, TrainOptions
+from ngsgd.train.plan import Row
+
+
+def compute_prob(model: str, egs: str, stats: str) -> list[str]:
+    """Log-prob and accuracy of a model on examples, into a JSON file."""
+    return ["nnet-compute-prob", f"--stats-out={stats}", model, f"ark:{egs}"]
+
+
+def train_options(row: Row, job: int, options: TrainOptions, how: DriverOptions) -> str:
+    """The configuration file of job `job` (from 1) of an iteration, but for its stats-out."""
+    return (
+        f"--minibatch-size={row.minibatch_size}\n"
+        f"--frame={row.frames[job - 1]}\n"
+        f"--shuffle=true\n"
+        f"--srand={options.seed},{row.iteration},{job}\n"
+        f"--device={how.device}\n"
+    )
+
+
+def train(config: str, model: str, egs: str, stats: str, output: str) -> list[str]:
+    """One job of an iteration; JOB stands for its number."""
+    return ["nnet-train-ngsgd", f"--config={config}", f"--stats-out={stats}", model, f"ark:{egs}", output]
+
+
+def insert_layer(model: str, config: str, at: int, seed: int, learning_rate: float, output: str) -> list[str]:
+    """New components, initialised from `seed`, in front of component `at`; all layers with the learning rate."""
+    init = ["nnet-init", f"--srand={seed}", config, "-"]
+    insert = ["nnet-insert", f"--insert-at={at}", f"--srand={seed}", model, "-", "-"]
+    return [*init, "|", *insert, "|", *set_learning_rate("-", learning_rate, output)]
+
+
+def average(models: list[str], output: str) -> list[str]:
+    return ["nnet-average", *models, output]
+
+
+def set_learning_rate(model: str, learning_rate: float, output: str) -> list[str]:
+    """A copy of a model with the learning rate of all its layers set."""
+    return ["nnet-copy", f"--learning-rate={learning_rate!r}", model, output]
+
+
+def combine(models: list[str], egs: str, fit: bool, output: str) -> list[str]:
+    """The best on held-out frames of models and averages; with `fit`, of weighted combinations too."""
+    iterations = [] if fit else ["--num-lbfgs-iters=0"]
+    return ["nnet-combine", *iterations, *models, f"ark:{egs}/combine.egs", f"ark:{egs}/valid_combine.egs", output]
+
+
+PRIOR_EXAMPLES = 10000  # of the first archive, several frames each
+
+
+def adjust_priors(model: str, egs: str, seed: int, output: str) -> list[str]:
+    """Priors from the mean posterior of typical training frames."""
+    subset = f"egs-subset --n={PRIOR_EXAMPLES} --seed={seed} ark:{shlex.quote(egs)}/egs.1.ark ark:- |"
+    return ["nnet-adjust-priors", model, f"ark:{subset}", output]

@@ -1,0 +1,127 @@
+"""What lies where in a training directory, the record of its options, and the lock that makes its user the only one.
+
+train.conf         resolved options and inputs; another run with others is refused
+plan.tsv           the schedule (plan.py);  progress.tsv  what came of it, a line a model
+X.mdl              the model after X iterations; X.in.mdl with a layer inserted; X.J.mdl of job J of iteration X - 1
+stats/             job.X.J.json of jobs, valid.X.json and train.X.json of models: numbers for programs
+jobs/              X.J.conf and X.J.egs: options and (a link to the) archive of job J of iteration X
+final.mdl          the end; final.json says how it was chosen
+log/
+"""
+
+import fcntl
+import json
+import math
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from ngsgd.errors import DataError
+from ngsgd.kaldi_io.files import open_text_writer
+from ngsgd.kaldi_io.lists import read_lines
+from ngsgd.options import format_options
+from ngsgd.train.options import TrainOptions
+
+
+class Workdir:
+    """Paths in the training directory `path`; makes it. Raises DataError when it cannot be written."""
+
+    def __init__(self, path: str):
+        self.path = Path(path)
+        try:
+            for folder in ("log", "stats", "jobs"):
+                (self.path / folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cannot write into {path}: {error.strerror}") from None
+
+    def file(self, name: str) -> str:
+        return str(self.path / name)
+
+    def log(self, name: str) -> str:
+        return self.file(f"log/{name}.log")
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def model(self, x: int) -> str:
+        """The model after x iterations."""
+        return self.file(f"{x}.mdl")
+
+    def has_model(self, x: int) -> bool:
+        return self.has(f"{x}.mdl")
+
+    def models(self) -> list[int]:
+        """The x of all models there are, in order."""
+        return sorted(int(p.stem) for p in self.path.glob("*.mdl") if p.stem.isdecimal())
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+
+    def remove_matching(self, pattern: str) -> None:
+        for path in self.path.glob(pattern):
+            path.unlink(missing_ok=True)
+
+    def lock(self) -> int:
+        """The descriptor of the lock on this directory, waited for: whoever inherits it keeps the directory busy."""
+        descriptor = os.open(self.path / ".lock", os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{self.path}: another training, or a job of one, is at work here; waiting for it", file=sys.stderr)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return descriptor
+
+    def record(self, options: TrainOptions, inputs: dict[str, str]) -> None:
+        """Write the options and inputs down the first time; DataError with the difference when they were others."""
+        text = "".join(f"# {name}: {value}\n" for name, value in inputs.items()) + format_options(options)
+        path = self.file("train.conf")
+        if not self.has("train.conf"):
+            with open_text_writer(path) as out:
+                out.write(text)
+            return
+        then, now = (dict(map(_split_line, lines)) for lines in (read_lines(path), text.splitlines()))
+        changed = [
+            f"{name} was {then.get(name, 'not there')}, is {now.get(name, 'not there')}"
+            for name in {**then, **now}
+            if then.get(name) != now.get(name)
+        ]
+        if changed:
+            raise DataError(
+                f"{self.path} was begun with other options: {'; '.join(changed)}; give those again, use another "
+                "directory, or --overwrite to begin anew"
+            )
+
+    def clear(self) -> None:
+        """Remove all that a training wrote here (its log and examples as well), and nothing else."""
+        for folder in ("log", "stats", "jobs", "egs"):
+            shutil.rmtree(self.path / folder, ignore_errors=True)
+        names = ("train.conf", "plan.tsv", "progress.tsv", "final.json", "nnet.config", "hidden.config", "lda.mat")
+        self.remove(*names, "lda.acc", "presoftmax_prior_scale", "tree", "phones.txt", "num_jobs")
+        self.remove_matching("*.mdl")
+        self.__init__(str(self.path))
+
+
+def _split_line(line: str) -> tuple[str, str]:
+    """`--name=value` or `# name: value`."""
+    name, _, value = line.partition(": " if line.startswith("#") else "=")
+    return name.removeprefix("# "), value
+
+
+def read_stats(path: str) -> dict[str, Any]:
+    """Numbers that a program left in a JSON file. Raises DataError when it is damaged."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot read the figures of a job: {error}") from None
+
+
+def finite(stats: dict[str, Any], name: str, path: str) -> float:
+    """The number `name` of the figures read from `path`. Raises DataError when it is missing or not finite."""
+    value = stats.get(name)
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise DataError(f"{path}: expected a finite number for {name}, got {value}")
+    return float(value)
