@@ -148,11 +148,11 @@ class G2P:
         words = [(letters, np.array([number[q] for q in phones], np.int32)) for letters, phones in usable]
         if not words:
             raise DataError("no word to learn pronunciation from: expected words over the letters a-z and '")
-        aligned = [
-            (letters, units)
-            for (letters, _), units in zip(words, align(words, len(LETTERS), len(inventory)), strict=True)
-            if units is not None
-        ]
+        rare = min(3.0, len(words) / 1000.0)
+        units_of_words = align(words, len(LETTERS), len(inventory), rare=rare)
+        aligned = [(word[0], units) for word, units in zip(words, units_of_words, strict=True) if units is not None]
+        if not aligned:
+            raise DataError(f"none of {len(words)} words can be aligned: expected at most two phones to a letter")
         width = 1 + len(inventory) + len(inventory) ** 2
         codes = [letters.astype(np.int64) * width + units for letters, units in aligned]
         used, uses = np.unique(np.concatenate(codes), return_counts=True)

@@ -127,7 +127,10 @@ def align(words: Sequence[tuple[np.ndarray, np.ndarray]], num_letters: int, num_
         for every word the unit of each letter, (I,) int32, or None where there is no alignment: more than twice as many
         phones as letters, or only by rare pairs.
     """
+    result: list[np.ndarray | None] = [None] * len(words)
     groups = _groups(words, num_phones)
+    if not groups:
+        return result
     table = np.full((num_letters, 1 + num_phones + num_phones**2), 1.0)
     table[:, 1 + num_phones :] *= PAIR_START
     table /= table.sum()
@@ -138,7 +141,6 @@ def align(words: Sequence[tuple[np.ndarray, np.ndarray]], num_letters: int, num_
             counts += np.bincount(where, amount, minlength=table.size)
         table = (counts / counts.sum()).reshape(table.shape)
     table[table * counts.sum() < rare] = 0.0
-    result: list[np.ndarray | None] = [None] * len(words)
     for group in groups:
         for n, units in zip(group.index, _best(group, table), strict=True):
             result[n] = units if units[0] >= 0 else None

@@ -9,7 +9,6 @@ A word is looked up in this order; the first that answers names the source:
 | `hyphen` | its parts at hyphens, each found by this table | half-witted |
 | `possessive` | 's and s' after a word of this table: S, Z or IH Z by the last phone | hugh's |
 | `ending` | a word of the dictionary with -s -es -ed -ing -in' | dinos, beepin' |
-| `letters` | consonants only: spelled out | bbq |
 | `model` | the joint n-gram of `ngsgd.lang.g2p`, trained on all of CMUdict when first needed | Tekzacortu |
 
 Phones are CMUdict's 39 without stress.
@@ -126,7 +125,7 @@ class Pronouncer:
         if found is not None:
             return found
         plain = re.sub(r"(.)\1{2,}", r"\1", word.lower().strip("'"))
-        phones = self.model.pronounce(plain)
+        phones = self.model.pronounce(plain) if re.fullmatch("[a-z']+", plain) else None
         if phones is None:
             raise DataError(f"no pronunciation for '{word}': expected letters a-z, apostrophes and hyphens")
         return [phones], "model"
@@ -145,11 +144,8 @@ class Pronouncer:
             return [with_s(p) for p in self(word[:-2])[0]], "possessive"
         if word.endswith("s'") and len(word) > 2:
             return self(word[:-1])[0], "possessive"
-        if (inflected := self._inflected(word)) is not None:
-            return inflected, "ending"
-        if re.fullmatch(r"[bcdfghjklmnpqrstvwxz]{2,5}", word) and all(c in self.dictionary for c in word):
-            return [sum((self.dictionary[c][0] for c in word), ())], "letters"
-        return None
+        inflected = self._inflected(word)
+        return None if inflected is None else (inflected, "ending")
 
     def _inflected(self, word: str) -> list[Phones] | None:
         for ending, attach in ENDINGS:
