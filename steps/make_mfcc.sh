@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# MFCC features of a data directory: writes feats.scp, utt2num_frames and utt2dur there, and the archives to ARKDIR.
+# MFCC features of a data directory: writes feats.scp, utt2num_frames, utt2dur and conf/mfcc.conf (the values of all
+# options) there, and the archives to ARKDIR.
 #
 # Usage: make_mfcc.sh [options] DATA [LOGDIR [ARKDIR]]
 # e.g.: make_mfcc.sh --nj 4 data/train exp/make_mfcc/train mfcc
@@ -32,8 +33,8 @@ name=$(basename "$data")
   echo "${0##*/}: cannot read $mfcc_config (--mfcc-config)" >&2
   exit 1
 }
-mkdir -p "$logdir" "$arkdir"
 validate_data_dir.py --no-text --no-feats "$data"
+mkdir -p "$logdir" "$arkdir"
 nj=$(limit_jobs.py "$data" "$nj")
 split_data_dir.py --per-utt "$data" "$nj"
 
@@ -49,12 +50,15 @@ $cmd JOB=1:"$nj" "$logdir/make_mfcc_$name.JOB.log" \
   unless_done.sh "$logdir/make_mfcc_$name.JOB.done" "$raw.JOB.scp" "${inputs[@]}" -- \
   make-mfcc --config="$mfcc_config" --compress="$compress" ${segments[@]+"${segments[@]}"} \
   --write-num-frames="ark,t:$logdir/utt2num_frames_$name.JOB" --write-utt2dur="ark,t:$logdir/utt2dur_$name.JOB" \
+  --write-config="$logdir/mfcc_$name.JOB.conf" \
   "$split/JOB/wav.scp" "ark,scp:$raw.JOB.ark,$raw.JOB.scp"
 
 scps=() frames=() durations=()
 for job in $(seq "$nj"); do
   scps+=("$raw.$job.scp") frames+=("$logdir/utt2num_frames_$name.$job") durations+=("$logdir/utt2dur_$name.$job")
 done
+mkdir -p "$data/conf"
+cp "$logdir/mfcc_$name.1.conf" "$data/conf/mfcc.conf.tmp" && mv "$data/conf/mfcc.conf.tmp" "$data/conf/mfcc.conf"
 join_sorted.py "$data/utt2num_frames" "${frames[@]}"
 join_sorted.py "$data/utt2dur" "${durations[@]}"
 join_sorted.py --expect="$data/utt2spk" "$data/feats.scp" "${scps[@]}"

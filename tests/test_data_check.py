@@ -142,9 +142,7 @@ def test_fix_keeps_what_is_consistent(make, caplog):
 
 
 def test_fix_with_segments(make):
-    path = make(
-        segments="a-1 r1 0 1\na-2 r2 3 2\nb-1 gone 0 -1\n", wav="r1 touch |\nr2 touch |\nr3 touch |\n"
-    )
+    path = make(segments="a-1 r1 0 1\na-2 r2 3 2\nb-1 gone 0 -1\n", wav="r1 touch |\nr2 touch |\nr3 touch |\n")
     fix(path)
     assert (path / "segments").read_text() == "a-1 r1 0 1\n"
     assert (path / "wav.scp").read_text() == "r1 touch |\n"

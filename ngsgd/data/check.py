@@ -52,7 +52,7 @@ def report(path: str | Path, options: ValidateOptions) -> None:
     """Log all problems of the data directory. Raises DataError when there are more than warnings."""
     problems = validate(path, options)
     for problem in problems:
-        log.warning("%s%s", "" if problem.level == WARNING else "ERROR: ", problem)
+        log.log(logging.WARNING if problem.level == WARNING else logging.ERROR, "%s", problem)
     errors = sum(problem.level != WARNING for problem in problems)
     if errors:
         counts = f"{errors} errors, {len(problems) - errors} warnings"

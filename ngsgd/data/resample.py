@@ -1,12 +1,12 @@
 """Changing the sampling rate of a recording, with the filter that Kaldi's features use (ResampleWaveform).
 
-    y_i = 1/r_in  Σ_n  x_n  h(n/r_in - i/r_out)
-    h(t) = ½ (1 + cos(2π f_c t / z)) · sin(2π f_c t) / (π t)   for |t| < z / (2 f_c), else 0;   h(0) = 2 f_c
+y_i = 1/r_in  Σ_n  x_n  h(n/r_in - i/r_out)
+h(t) = ½ (1 + cos(2π f_c t / z)) · sin(2π f_c t) / (π t)   for |t| < z / (2 f_c), else 0;   h(0) = 2 f_c
 
-    x, y        input and output samples; zero outside the recording
-    r_in, r_out the two rates, Hz
-    f_c         cutoff, 0.99 × half the lower rate
-    z           zero crossings of the sinc on each side, 6
+x, y        input and output samples; zero outside the recording
+r_in, r_out the two rates, Hz
+f_c         cutoff, 0.99 × half the lower rate
+z           zero crossings of the sinc on each side, 6
 """
 
 from math import ceil, floor, gcd

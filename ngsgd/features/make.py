@@ -9,8 +9,9 @@ from ngsgd.data.recordings import utterances
 from ngsgd.errors import DataError
 from ngsgd.features.frames import FeatureType
 from ngsgd.features.stream import check_features, for_each, require_most
+from ngsgd.kaldi_io.files import open_text_writer
 from ngsgd.kaldi_io.tables import Writer
-from ngsgd.options import opt
+from ngsgd.options import format_options, opt
 
 
 @dataclass
@@ -24,6 +25,7 @@ class MakeOptions:
     compress: bool = opt(True, "write compressed matrices (a quarter of the size)")
     write_num_frames: str = opt("", "wspecifier of a table with the number of frames of each utterance")
     write_utt2dur: str = opt("", "wspecifier of a table with the length of each utterance, s")
+    write_config: str = opt("", "file for the values of all feature options, which --config reads again")
 
 
 def make_features(kind: FeatureType, options: MakeOptions, wav_scp: str, wspecifier: str) -> tuple[int, int]:
@@ -51,6 +53,9 @@ def make_features(kind: FeatureType, options: MakeOptions, wav_scp: str, wspecif
 
         done, failed = for_each(utterances(wav_scp, options.segments, options.channel), work)
         require_most(done, failed, wav_scp)
+        if options.write_config:
+            with open_text_writer(options.write_config) as stream:
+                stream.write(format_options(kind.options))
     return done, failed
 
 
