@@ -1,15 +1,15 @@
-"""N-gram language models from text: Kneser-Ney back-off (kaldingram), closed vocabulary, entropy pruning.
+"""N-gram language models from text: interpolated Kneser-Ney over a closed vocabulary, entropy pruning.
 
-    f(w|h)  = (c(h w) - D_n) / c(h)          highest order; lower orders count distinct left neighbours instead      (1)
-    p(w)    = max(n(w) - D_1, 0) / N + D_1 N+ / N · 1/V                                                              (2)
-    bow(h)  = (1 - Σ_seen f(w|h)) / (1 - Σ_seen f(w|h'))                                                            (3)
-    D_n     = n1 / (n1 + 2 n2), counts of n-grams seen once and twice
+    f(w|h)  = max(c(h w) - D_n, 0) / c(h)          c: counts; in lower orders, of distinct left neighbours         (1)
+    g(h)    = 1 - Σ_w f(w|h)                                                                                      (2)
+    p(w|h)  = f(w|h) + g(h) p(w|h')                h' is h without its first word; g(h) is the back-off weight     (3)
+    p(w)    = f(w) + g / V                         V: size of the vocabulary with </s>                            (4)
+    D_n     = min(n1 / (n1 + 2 n2), 0.9)           numbers of n-grams seen once and twice
 
-(1) and (3) are kaldingram's (Kneser and Ney 1995, as SRILM's ngram-count -ukndiscount -kn-modify-counts-at-end). (2)
-is ours: kaldingram knows only the words of its text, whereas a decoder's vocabulary also has words that were never
-seen. n(w) is the number of distinct words before w, N their sum, N+ the number of words with n(w) > 0, V the size of
-the vocabulary with </s>. D_n is kept below 1: where no n-gram occurs twice it would be 1, and the n-grams seen would be
-impossible.
+(Kneser and Ney 1995; interpolation: Chen and Goodman 1998.) Counts, D_n and (1) for n > 1 are kaldingram's. It stops at
+p = f and re-normalised back-off weights: there an n-gram that was seen can be less likely than through its back-off,
+which a decoder would then take; and it knows only the words of its text, whereas a decoder's vocabulary also has words
+that were never seen.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ngsgd.options import opt
 log = logging.getLogger(__name__)
 
 BOS, EOS = "<s>", "</s>"
-_MAX_DISCOUNT = 0.95
-_NOTHING_LEFT = 1e-9
+_MAX_DISCOUNT = 0.9  # in a small text where nothing is seen twice D would be 1, and what was seen would not matter
+_NO_SINGLETONS = 0.5  # discount of unigrams where no word is seen once
 
 
 @dataclass
@@ -90,49 +90,35 @@ def count_ngrams(sentences: Iterable[list[str]], order: int):
 
 
 def estimate(counts, vocabulary: Iterable[str]) -> None:
-    """Discounts, probabilities and back-off weights in place, over the vocabulary, by (1), (2), (3)."""
+    """Probabilities and back-off weights of kaldingram's counts in place, over the vocabulary, by (1) to (4)."""
     counts.cal_discounting_constants()
-    counts.d[1:] = [min(d, _MAX_DISCOUNT) for d in counts.d[1:]]
+    counts.d = [min(d, _MAX_DISCOUNT) for d in counts.d]
     counts.cal_f()
-    _smooth_unigrams(counts, vocabulary)
-    full = _close_full_contexts(counts)
-    counts.cal_bow()
-    for history, word in full:
-        counts.counts[len(history)][history].word_to_bow[word] = 0.0
+    _estimate_unigrams(counts, vocabulary)
+    for n in range(1, counts.ngram_order):
+        for history, entry in counts.counts[n].items():
+            left = 1.0 - sum(entry.word_to_f.values())
+            lower = counts.counts[n - 1][history[1:]].word_to_f
+            entry.word_to_f = {w: f + left * lower[w] for w, f in entry.word_to_f.items()}
+            counts.counts[n - 1][history[:-1]].word_to_bow[history[-1]] = left
 
 
-def _smooth_unigrams(counts, vocabulary: Iterable[str]) -> None:
-    """Equation (2); new words are entered."""
+def _estimate_unigrams(counts, vocabulary: Iterable[str]) -> None:
+    """Equations (1) and (4); the words of the vocabulary that the text has not are entered."""
     unigrams = counts.counts[0][()]
     if counts.ngram_order == 1:  # no left neighbours are counted: plain counts
         number = {w: c for w, c in unigrams.word_to_count.items() if w != BOS}
     else:
         number = {w: len(unigrams.word_to_context[w]) for w in unigrams.word_to_count if w != BOS}
     once, twice = (sum(n == k for n in number.values()) for k in (1, 2))
-    discount = min(once / (once + 2 * twice), _MAX_DISCOUNT) if once else 0.5
+    discount = min(once / (once + 2 * twice), _MAX_DISCOUNT) if once else _NO_SINGLETONS
     total = sum(number.values())
     words = list(dict.fromkeys([*number, *vocabulary]))
-    spread = sum(min(n, discount) for n in number.values()) / total / len(words)
+    uniform = sum(min(n, discount) for n in number.values()) / total / len(words)
     for word in words:
         unigrams.word_to_count.setdefault(word, 0)
-        unigrams.word_to_f[word] = max(number.get(word, 0) - discount, 0.0) / total + spread
+        unigrams.word_to_f[word] = max(number.get(word, 0) - discount, 0.0) / total + uniform
     unigrams.word_to_f[BOS] = 0.0
-
-
-def _close_full_contexts(counts) -> list[tuple[tuple[str, ...], str]]:
-    """Contexts after which every word was seen leave nothing to back off to: their probabilities are made to sum to 1.
-
-    Returns those contexts as (all but the last word, the last word).
-    """
-    full = []
-    for n in range(1, counts.ngram_order):
-        for history, entry in counts.counts[n].items():
-            lower = counts.counts[n - 1][history[1:]].word_to_f
-            if 1.0 - sum(lower[w] for w in entry.word_to_f) < _NOTHING_LEFT:
-                total = sum(entry.word_to_f.values())
-                entry.word_to_f = {w: f / total for w, f in entry.word_to_f.items()}
-                full.append((history[:-1], history[-1]))
-    return full
 
 
 def _log10(value: float) -> float:
