@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngsgd.errors import DataError
+from ngsgd.hmm.topology import read_topology
 from ngsgd.hmm.transitions import TransitionModel, read_transition_model
+from ngsgd.hmm.tree import read_tree
 from ngsgd.kaldi_io.files import open_bytes, open_text_writer
+from ngsgd.kaldi_io.stream import open_reader
 from ngsgd.nnet.components.base import Component, component_class
 from ngsgd.nnet.model import AmNnet, Nnet, read_nnet, write_model, write_nnet
 from ngsgd.options import opt
@@ -80,21 +83,20 @@ def initialise(config_rxfilename: str, nnet_wxfilename: str, options: NnetInitOp
     log.info("initialised a network of %d components, %d parameters", len(nnet), nnet.num_parameters)
 
 
-def initialise_model(inputs: tuple[str, ...], model_wxfilename: str, options: WriteOptions) -> None:
+def initialise_model(
+    sources: tuple[str, ...], nnet_rxfilename: str, model_wxfilename: str, options: WriteOptions
+) -> None:
     """Write a model of a transition model and a raw network, as Kaldi's nnet-am-init.
 
-    `inputs` is (tree, topology, network), for a new transition model, or (model, network), to take that of a model.
-    DataError when the network's outputs are not the transition model's pdfs.
+    `sources` is (tree, topology), for a new transition model, or (model,), to take that of a model. DataError when
+    the network's outputs are not the transition model's pdfs.
     """
-    *sources, nnet_rxfilename = inputs
-    if len(sources) == 2:
-        from ngsgd.hmm.topology import read_topology
-        from ngsgd.hmm.tree import read_tree
-
-        tree, topology = sources
-        transitions = TransitionModel.from_tree(read_tree(tree), read_topology(topology))
-    else:
+    if len(sources) == 1:
         transitions = read_transition_model(sources[0])
+    elif len(sources) == 2:
+        transitions = TransitionModel.from_tree(read_tree(sources[0]), read_topology(sources[1]))
+    else:
+        raise DataError(f"expected a tree and a topology, or a model, before the network, got {', '.join(sources)}")
     nnet = read_nnet(nnet_rxfilename)
     if nnet.output_dim != transitions.num_pdfs:
         raise DataError(
@@ -174,8 +176,6 @@ def pnorm_config(options: PnormNetworkOptions) -> str:
 
 def _rows(matrix_rxfilename: str, input_dim: int) -> int:
     """Outputs of the input transform; DataError when it does not take `input_dim` inputs and an offset."""
-    from ngsgd.kaldi_io.stream import open_reader
-
     with open_reader(matrix_rxfilename) as reader:
         rows, columns = reader.matrix().shape
     if columns != input_dim + 1:

@@ -135,7 +135,8 @@ class WidenOptions:
 def widen(nnet: Nnet, options: WidenOptions) -> int:
     """Widen hidden layers (affine, one or two elementwise components, affine), in place; returns how many.
 
-    New neurons have random inputs and no effect yet: the weights to the next layer are zero.
+    New neurons have random inputs and no effect yet: the weights to the next layer are zero. (Kaldi 5.5's
+    nnet-am-widen means the same, but loses the old parameters of both layers.)
     """
     if options.hidden_layer_dim < 1:
         raise DataError(f"--hidden-layer-dim: expected 1 or more, got {options.hidden_layer_dim}")

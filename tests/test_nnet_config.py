@@ -1,0 +1,154 @@
+"""Networks from config lines: nnet-init, nnet-am-init, nnet-make-config."""
+
+import numpy as np
+import pytest
+
+from ngsgd.errors import DataError
+from ngsgd.kaldi_io.stream import open_writer
+from ngsgd.nnet.config import PnormNetworkOptions, hidden_layer_config, nnet_from_config, pnorm_config
+from ngsgd.nnet.model import read_model, read_nnet
+
+
+@pytest.fixture
+def write_array(tmp_path):
+    def write(name, array):
+        with open_writer(str(tmp_path / name)) as writer:
+            (writer.matrix if array.ndim == 2 else writer.vector)(array.astype(np.float32))
+        return tmp_path / name
+
+    return write
+
+
+@pytest.mark.parametrize("path", ["nnet2/nnet.config", "nnet2_iv/nnet.config"])
+def test_kaldis_script_writes_the_same_network(path, golden):
+    """train_pnorm_simple2.sh's network, line by line; only the file of the transform is somewhere else."""
+    lines = (golden / path).read_text().splitlines()
+    iv = "iv" in path
+    options = PnormNetworkOptions(
+        feat_dim=13 if iv else 40,
+        ivector_dim=10 if iv else 0,
+        num_targets=96,
+        left_context=4 if iv else 3,
+        right_context=4 if iv else 3,
+        lda_matrix=str(golden / path.replace("nnet.config", "lda.mat")),
+        hidden_layers=1,
+        pnorm_input_dim=100,
+        pnorm_output_dim=20,
+    )
+
+    def parsed(line):
+        name, *options = line.split()
+        return name, {k: v if k == "matrix" else str(float(v)) for k, v in (o.split("=") for o in options)}
+
+    ours = [parsed(line) for line in pnorm_config(options).splitlines()]
+    kaldis = [parsed(line) for line in lines]
+    ours[1][1]["matrix"] = kaldis[1][1]["matrix"]
+    assert ours == kaldis
+    if not iv:
+        hidden = (golden / "nnet2/hidden.config").read_text().splitlines()
+        assert [parsed(x) for x in hidden_layer_config(options).splitlines()] == [parsed(x) for x in hidden]
+
+
+def test_default_network_chains_and_starts_undecided(write_array):
+    scales = write_array("scales", np.arange(1, 8))
+    options = PnormNetworkOptions(
+        13, 5, 7, 2, 1, hidden_layers=3, pnorm_input_dim=20, pnorm_output_dim=4, presoftmax_scales=str(scales)
+    )
+    nnet = nnet_from_config(pnorm_config(options), 0)
+    assert (nnet.input_dim, nnet.output_dim, nnet.left_context, nnet.right_context) == (18, 7, 2, 1)
+    assert len(nnet.updatable) == 4
+    assert not nnet.updatable[-1].params.any()
+    assert nnet.updatable[1].linear.std() == pytest.approx(20**-0.5, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_targets": 0}, "--num-targets: expected 1 or more"),
+        ({"pnorm_input_dim": 30}, "--pnorm-input-dim=30: not a multiple of --pnorm-output-dim=20"),
+        ({"left_context": 9}, "expected 520 . 1 columns, for the spliced input, got 281"),
+    ],
+)
+def test_options_that_do_not_fit_together(golden, change, message):
+    given = {
+        "feat_dim": 40,
+        "num_targets": 96,
+        "left_context": 3,
+        "right_context": 3,
+        "lda_matrix": str(golden / "nnet2/lda.mat"),
+        "pnorm_input_dim": 100,
+        "pnorm_output_dim": 20,
+    }
+    with pytest.raises(DataError, match=message):
+        pnorm_config(PnormNetworkOptions(**(given | change)))
+
+
+def test_the_seed_decides_the_bytes(run, tmp_path):
+    (tmp_path / "config").write_text(
+        "# comment\n\nAffineComponent input-dim=50 output-dim=40 param-stddev=0.2 bias-stddev=0.5\n"
+        "PermuteComponent dim=40\nAffineComponent input-dim=40 output-dim=50 learning-rate=0.3\n"
+    )
+    for seed, name in ((1, "a"), (1, "b"), (2, "c")):
+        run("nnet-init", f"--srand={seed}", "config", name)
+    a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
+    assert a == b and a != c
+    first, _, last = read_nnet(str(tmp_path / "a"))
+    assert first.linear.std() == pytest.approx(0.2, rel=0.05) and first.bias.std() == pytest.approx(0.5, rel=0.3)
+    assert last.linear.std() == pytest.approx(40**-0.5, rel=0.05) and last.bias.std() == pytest.approx(1, rel=0.3)
+    assert last.learning_rate == pytest.approx(0.3) and first.learning_rate == pytest.approx(0.001)
+    assert abs(np.corrcoef(first.linear.ravel(), last.linear.ravel())[0, 1]) < 0.1
+
+
+def test_parameters_from_files(write_array):
+    matrix = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    path, vector = write_array("m", matrix), write_array("v", matrix[:, 0])
+    text = (
+        f"FixedLinearComponent matrix={path}\nFixedBiasComponent bias={vector}\nFixedScaleComponent scales={vector}\n"
+        "FixedLinearComponent matrix={transposed}\n"
+    )
+    nnet = nnet_from_config(text.format(transposed=write_array("t", matrix.T)), 0)
+    assert (nnet.input_dim, nnet.output_dim) == (5, 5)
+    affine = nnet_from_config(f"AffineComponentPreconditionedOnline matrix={path} input-dim=4 rank-in=2", 0)[0]
+    np.testing.assert_array_equal(affine.params, matrix)
+    with pytest.raises(DataError, match=r"input-dim=5, but .* has 4"):
+        nnet_from_config(f"AffineComponent matrix={path} input-dim=5", 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("GeluComponent dim=3", "config:2: unknown component 'GeluComponent'; known: "),
+        ("TanhComponent dim=3 speed=9", "config:2: TanhComponent: unknown option 'speed'; known: dim"),
+        ("TanhComponent dim", "config:2: TanhComponent: expected name=value, got 'dim'"),
+        ("TanhComponent dim=3 dim=3", "config:2: TanhComponent: option 'dim' is given twice"),
+        ("TanhComponent dim=x", "config:2: TanhComponent dim: expected int, got 'x'"),
+        ("TanhComponent dim=4", r"config: component 0 \(TanhComponent\) outputs 3, but component 1"),
+    ],
+)
+def test_bad_lines_are_named(line, message):
+    with pytest.raises(DataError, match=message):
+        nnet_from_config(f"TanhComponent dim=3\n{line}\n", 0)
+
+
+def test_am_init_takes_transitions_of_a_tree_or_a_model(golden, run, tmp_path):
+    model = golden / "nnet2/0.mdl"
+    run("nnet-copy", "--raw", model, "raw")
+    run("nnet-am-init", golden / "nnet2/tree", golden / "lang/topo", "raw", "from_tree.mdl")
+    run("nnet-am-init", model, "raw", "from_model.mdl")
+    a, b, wanted = (read_model(str(p)) for p in (tmp_path / "from_tree.mdl", tmp_path / "from_model.mdl", model))
+    assert np.array_equal(a.transitions.tid_to_pdf, wanted.transitions.tid_to_pdf)
+    assert np.array_equal(b.transitions.log_prob, wanted.transitions.log_prob)
+    assert len(a.priors) == len(b.priors) == 0
+    run("nnet-copy", "--raw", "--truncate=4", model, "short")
+    failed = run("nnet-am-init", model, "short", "bad.mdl", status=1)
+    assert "the network has 20 outputs, but" in failed.stderr and "has 96 pdfs" in failed.stderr
+    assert not (tmp_path / "bad.mdl").exists()
+
+
+def test_make_config_writes_both_files(run, tmp_path):
+    run("nnet-make-config", "--feat-dim=13", "--num-targets=9", "nnet.config", "hidden.config")
+    run("nnet-init", "nnet.config", "0.raw")
+    run("nnet-init", "hidden.config", "hidden.raw")
+    assert read_nnet(str(tmp_path / "hidden.raw")).input_dim == read_nnet(str(tmp_path / "hidden.raw")).output_dim
+    run("nnet-make-config", "--feat-dim=13", "bad.config", status=1)
+    assert not (tmp_path / "bad.config").exists()
