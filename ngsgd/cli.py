@@ -58,6 +58,10 @@ class _Command(click.Command):
         return lines[0].strip() if lines else super().get_usage(ctx)
 
 
+class _ClosedStdout(Exception):
+    """The consumer of our standard output closed it."""
+
+
 class _Option(click.Option):
     kaldi_bool = False
 
@@ -85,9 +89,17 @@ def program(doc: str) -> Callable:
 
     def decorate(function: Callable) -> Callable:
         params = [*getattr(function, "__click_params__", [])][::-1]
+
+        @functools.wraps(function)
+        def callback(*args: Any, **kwargs: Any) -> None:
+            try:
+                function(*args, **kwargs)
+            except (_ClosedStdout, BrokenPipeError):
+                raise _ClosedStdout from None  # click would end the program itself
+
         command = _Command(
             name=program_name(),
-            callback=function,
+            callback=callback,
             params=params,
             doc=doc,
             context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
@@ -121,7 +133,7 @@ def _run(command: click.Command, args: list[str]) -> int:
     except DataError as error:
         log.error("%s", error)
         return 1
-    except BrokenPipeError:
+    except (_ClosedStdout, BrokenPipeError):
         # The consumer of our stdout closed early (`| head`): no error of ours; keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

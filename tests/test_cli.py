@@ -3,6 +3,7 @@
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 from ngsgd import cli
@@ -118,3 +119,14 @@ def test_format_options_is_read_back(tmp_path):
 
     (tmp_path / "o").write_text(format_options(Some(0.25)))
     assert read_config(str(tmp_path / "o"))[0][:2] == ("a_b", "0.25")
+
+
+def test_a_consumer_that_closes_early_is_no_error(run, tmp_path):
+    from ngsgd.kaldi_io.tables import Writer
+
+    with Writer(f"ark:{tmp_path}/a.ark", "matrix") as out:
+        for key in range(200):
+            out.write(f"k{key}", np.zeros((100, 100), np.float32))
+    result = run("bash", "-c", f"copy-feats ark:{tmp_path}/a.ark ark:- | head -c 10 | wc -c; echo ${{PIPESTATUS[0]}}")
+    assert result.stdout.split() == ["10", "0"]
+    assert "Traceback" not in result.stderr and "ERROR" not in result.stderr

@@ -104,8 +104,11 @@ def open_bytes_writer(wxfilename: str) -> Iterator[BinaryIO]:
         with _open_output_pipe(wxfilename) as stream:
             yield stream
     elif _is_special(wxfilename):
-        with open(wxfilename, "wb") as stream:
-            yield stream
+        try:
+            with open(wxfilename, "wb") as stream:
+                yield stream
+        except OSError as error:
+            raise DataError(f"cannot write {wxfilename}: {error.strerror or error}") from None
     else:
         with _open_aside(wxfilename) as stream:
             yield stream
