@@ -206,7 +206,8 @@ def test_recordings_are_flac_of_the_decoded_mp3_and_a_rerun_changes_nothing(acce
 
     (tmp_path / "data/train/feats.scp").write_text("made later\n")
     (tmp_path / "data/local/audio/060007J2.flac").unlink()
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "data").glob("t*/*")} | {path: path.stat().st_mtime_ns}
+    kept = [path, *(tmp_path / "data").glob("t*/*"), *(tmp_path / "data/local/lm").iterdir()]
+    before = {p: p.stat().st_mtime_ns for p in kept}
     accepted.prepare.prepare(small / "queen.1c", str(small), str(tmp_path / "data"), options)
     assert {p: p.stat().st_mtime_ns for p in before} == before
     assert not list(path.parent.glob("*.tmp"))
@@ -268,7 +269,7 @@ def test_lists_are_those_that_published_figures_are_for(shared):
 @pytest.fixture(scope="session")
 def real_container():
     """The real queen.1c: where the recipe puts it, or QUEEN_CONTAINER."""
-    path = Path(os.environ.get("QUEEN_CONTAINER", RECIPE / "data/local/corpus/queen.1c"))
+    path = Path(os.environ.get("QUEEN_CONTAINER", RECIPE / "corpus/queen.1c"))
     if not path.is_file():
         pytest.skip("the game's data is not here: QUEEN_CONTAINER=FILE, or egs/queen/local/get_corpus.sh")
     return path

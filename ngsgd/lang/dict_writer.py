@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,10 +46,12 @@ def read_words(path: str) -> list[str]:
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
-    """A text file, whole or not at all."""
+    """A text file, whole or not at all; one that says the same already is left alone, and what depends on it fresh."""
+    text = "".join(line + "\n" for line in lines)
+    if os.path.isfile(path) and Path(path).read_bytes() == text.encode():
+        return
     with open_text_writer(str(path)) as stream:
-        for line in lines:
-            stream.write(line + "\n")
+        stream.write(text)
 
 
 def write_lexicon(path: str | Path, entries: Iterable[Entry]) -> None:
