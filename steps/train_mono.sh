@@ -8,7 +8,7 @@
 # plan.tsv (the schedule), cmvn_opts, delta_opts, phones.txt, log/. A run that was interrupted goes on where it was and
 # gives the same bytes; with other options or inputs it is refused, or with --overwrite begun anew.
 #
-#   --nj N                jobs (default 4); speakers are divided between them
+#   --nj N                jobs (default 4); utterances are divided evenly between them
 #   --cmd CMD             launcher (default run.py)
 #   --num-iters N, --totgauss N, --max-iter-inc N, --realign-iters "1 2 ...", --initial-beam X, --regular-beam X
 #                         the schedule: see gmm-plan (its defaults)
@@ -53,8 +53,8 @@ for file in "$data/feats.scp" "$data/cmvn.scp" "$data/text" "$data/utt2spk" "$la
   [ -f "$file" ] || { echo "train_mono.sh: no such file: $file" >&2; exit 1; }
 done
 nj=$(limit_jobs.py "$data" "$nj")
-split_data_dir.py "$data" "$nj"
-split=$data/split$nj
+split_data_dir.py --per-utt "$data" "$nj"
+split=$data/split${nj}utt
 
 put() { printf '%s\n' "$2" >"$1.tmp" && mv "$1.tmp" "$1"; }
 

@@ -221,10 +221,9 @@ def _split_pdf(gmm: AmDiagGmm, pdf: int, target: int, options: SplitOptions):
 def boost_silence(transitions: TransitionModel, gmm: AmDiagGmm, phones, factor: float) -> AmDiagGmm:
     """The model with the mixture weights of the pdfs of `phones` multiplied by `factor`: they win more often."""
     pdfs, only_theirs = transitions.pdfs_for_phones(phones)
-    if not only_theirs:
-        log.warning("silence shares pdfs with other phones, which are boosted too")
     pdf = np.repeat(np.arange(gmm.num_pdfs), gmm.counts)
     weights = gmm.weights * np.where(np.isin(pdf, pdfs), np.float32(factor), np.float32(1.0))
     boosted = AmDiagGmm(gmm.offsets, weights, gmm.means_invvars, gmm.inv_vars)
-    log.info("boosted %d pdfs of silence by %g", len(pdfs), factor)
+    shared = "" if only_theirs else ", other phones share them"
+    log.info("boosted %d pdfs of silence by %g%s", len(pdfs), factor, shared)
     return boosted

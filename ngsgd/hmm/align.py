@@ -133,7 +133,7 @@ def min_frames(graph: FstArrays) -> int:
     return int(distance[np.isfinite(graph.final)].min(initial=np.iinfo(np.int32).max))
 
 
-def equal_align(graph: FstArrays, num_frames: int, rng: np.random.Generator, tries: int = 10) -> np.ndarray:
+def equal_align(graph: FstArrays, num_frames: int, rng: np.random.Generator, tries: int = 20) -> np.ndarray:
     """An alignment to start from: a random path through the graph, its self-loops of equal length.
 
     Returns (num_frames,) int32 transition-ids. Raises DataError when the utterance is too short for its transcript.
@@ -144,10 +144,10 @@ def equal_align(graph: FstArrays, num_frames: int, rng: np.random.Generator, tri
     is_loop = graph.source == graph.nextstate
     loops[graph.source[is_loop]] = np.flatnonzero(is_loop)
     for _ in range(tries):
-        states, arcs = _random_path(graph, is_loop, rng)
+        states, arcs = _random_path(graph, is_loop, num_frames, rng)
         frames = int((graph.ilabel[arcs] > 0).sum())
         places = [i for i, s in enumerate(states) if loops[s] >= 0]
-        if frames == num_frames or (frames < num_frames and places):
+        if np.isfinite(graph.final[states[-1]]) and (frames == num_frames or (frames < num_frames and places)):
             break
     else:
         raise DataError(f"{num_frames} frames are too short for its transcript, which needs at least "
@@ -166,10 +166,14 @@ def equal_align(graph: FstArrays, num_frames: int, rng: np.random.Generator, tri
     return tids[tids > 0].astype(np.int32)
 
 
-def _random_path(graph: FstArrays, is_loop: np.ndarray, rng: np.random.Generator) -> tuple[list[int], np.ndarray]:
-    """(states, arcs) of a random path without self-loops from start to a final state, all choices alike likely."""
-    state, states, arcs = graph.start, [graph.start], []
-    for _ in range(graph.num_states + 1):
+def _random_path(graph: FstArrays, is_loop: np.ndarray, num_frames: int,
+                 rng: np.random.Generator) -> tuple[list[int], np.ndarray]:
+    """(states, arcs) of a random path without self-loops from the start, all choices alike likely.
+
+    It ends in a final state, or else after more than num_frames frames (silence has cycles).
+    """
+    state, states, arcs, frames = graph.start, [graph.start], [], 0
+    while frames <= num_frames:
         first, last = int(graph.offset[state]), int(graph.offset[state + 1])
         choices = [a for a in range(first, last) if not is_loop[a]]
         can_end = bool(np.isfinite(graph.final[state]))
@@ -179,6 +183,7 @@ def _random_path(graph: FstArrays, is_loop: np.ndarray, rng: np.random.Generator
         if pick == len(choices):
             return states, np.array(arcs, dtype=np.int64)
         arcs.append(choices[pick])
+        frames += int(graph.ilabel[choices[pick]] > 0)
         state = int(graph.nextstate[choices[pick]])
         states.append(state)
-    raise DataError("its training graph has a cycle")
+    return states, np.array(arcs, dtype=np.int64)

@@ -96,7 +96,7 @@ class TransitionModel:
                                  state.self_loop_pdf_class if dest == j else state.pdf_class))
         offsets = np.array([*offsets, len(flat)])
         entry_size = np.array([len(e) for e in topology.entries])
-        if hmm_state.min() < 0 or (hmm_state >= entry_size[entry_of[phone]]).any():
+        if hmm_state.min() < 0 or (hmm_state >= entry_size[entry_of[phone]] - 1).any():  # the last is not emitting
             raise DataError(f"{where}: a transition-state has an HMM state that its phone's topology has not")
 
         row = np.array(base)[entry_of[phone]] + hmm_state  # (S,) of each transition-state
