@@ -181,7 +181,7 @@ def test_field_ranges():
 
 
 def test_oov_may_be_given_as_an_integer():
-    table = SymbolTable({"<eps>": 0, "<UNK>": 3})
+    table = SymbolTable({"<eps>": 0, "<UNK>": 3, "3": 7})
     assert SymbolsToIntegers(table, "3")("x") == 3
     with pytest.raises(DataError, match="4"):
         SymbolsToIntegers(table, "4")

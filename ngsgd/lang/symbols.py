@@ -117,7 +117,8 @@ class SymbolsToIntegers:
 
     Args:
         table: the symbol table.
-        oov: symbol (or its integer as text) that stands for unknown ones; "" to make them an error.
+        oov: symbol that stands for unknown ones, or its integer (digits are always an integer, as in Kaldi); "" to
+            make them an error.
     """
 
     def __init__(self, table: SymbolTable, oov: str = ""):
@@ -125,7 +126,7 @@ class SymbolsToIntegers:
         self.unknown: Counter[str] = Counter()
         self.oov = None
         if oov:
-            self.oov = int(oov) if oov not in table and oov.isdigit() else table[oov]
+            self.oov = int(oov) if oov.isdigit() else table[oov]
             table.symbol(self.oov)
 
     def __call__(self, symbol: str) -> int:
