@@ -194,11 +194,11 @@ def _read_mixture(r, dim: int):
     return weights, means_invvars, inv_vars, gconsts
 
 
-def extended(feats: np.ndarray, dim: int) -> np.ndarray:
-    """[x, x^2, 1]: (T, D) -> (T, 2 D + 1) float32. DataError when D is not `dim`."""
+def extended(feats: np.ndarray, dim: int, dtype: type = np.float32) -> np.ndarray:
+    """[x, x^2, 1]: (T, D) -> (T, 2 D + 1). DataError when D is not `dim`."""
     if feats.ndim != 2 or feats.shape[1] != dim:
         raise DataError(f"features have shape {feats.shape}, the model wants {dim} columns")
-    x = np.empty((len(feats), 2 * dim + 1), dtype=np.float32)
+    x = np.empty((len(feats), 2 * dim + 1), dtype=dtype)
     x[:, :dim] = feats
     np.square(x[:, :dim], out=x[:, dim:-1])
     x[:, -1] = 1.0

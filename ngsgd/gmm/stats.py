@@ -5,7 +5,8 @@ With gamma_tg the posterior of Gaussian g given frame t and its pdf (times the f
     occ_g = sum_t gamma_tg,   mean_g = sum_t gamma_tg x_t,   var_g = sum_t gamma_tg x_t^2                       (1)
 
 A frame reaches only the Gaussians of the pdf that it is aligned to, so frames are sorted by pdf and each pdf is two
-matrix products. File format: Kaldi's accumulator files (`gmm-acc-stats-ali`), byte for byte.
+matrix products, in float64: the terms of a log-likelihood are large and of both signs. File format: Kaldi's accumulator files
+(`gmm-acc-stats-ali`), byte for byte.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ngsgd.kaldi_io.stream import open_reader, open_writer
 MEANS, VARIANCES, WEIGHTS, TRANSITIONS = 1, 2, 4, 8
 ALL = 15
 _BATCH = 32768  # frames sorted at once
-_BLOCK = 4096  # frames of one float32 product before it is added to the float64 sums
+_LARGEST = 1e38  # what a file's float32 can hold
+_BLOCK = 4096  # frames of one product
 
 
 class GmmStats:
@@ -152,7 +154,7 @@ class Accumulator:
         self.gmm = gmm
         self.stats = GmmStats(len(tid_to_pdf) - 1, gmm.offsets, gmm.dim)
         self._tid_to_pdf = tid_to_pdf
-        self._params = gmm.params()
+        self._params = gmm.params().astype(np.float64)
         self._feats: list[np.ndarray] = []
         self._tids: list[np.ndarray] = []
         self._frames = 0
@@ -193,7 +195,7 @@ class Accumulator:
         feats = np.concatenate(self._feats)
         self._feats, self._tids, self._frames = [], [], 0
         order = np.argsort(pdf.astype(np.int32), kind="stable")
-        x = extended(feats[order], self.gmm.dim)
+        x = extended(feats[order], self.gmm.dim, np.float64)
         ends = np.cumsum(np.bincount(pdf, minlength=self.gmm.num_pdfs))
         begin = 0
         for p in np.flatnonzero(np.diff(ends, prepend=0)):
@@ -213,10 +215,10 @@ class Accumulator:
             np.exp(post, out=post)
             norm = post.sum(axis=0)
             post /= norm
-            total = float((top + np.log(norm)).sum(dtype=np.float64))
-            if not np.isfinite(total):
-                raise DataError(f"a frame has no likelihood under pdf {pdf}: overflow, or bad features or variances")
+            total = float((top + np.log(norm)).sum())
             products = post @ block
+            if not np.isfinite(total) or np.abs(products).max() > _LARGEST:
+                raise DataError(f"overflow in the statistics of pdf {pdf}: bad features, or bad variances in the model")
             sums += products[:, :-1]
             occ += products[:, -1]
             stats.total_like += total
