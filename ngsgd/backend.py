@@ -3,7 +3,9 @@
 Everything else uses array methods and operators, and asks `module_of(x)` for the module only to create arrays.
 """
 
+import importlib
 import importlib.util
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -60,3 +62,24 @@ def to_module(x: Any, xp: Any) -> Any:
 def to_cpu(x: Any) -> np.ndarray:
     """`x` as a numpy array (itself when it already is one)."""
     return x if isinstance(x, np.ndarray) else x.get()
+
+
+FUSED_SIZE = 1 << 14  # numbers in the first array from which a fused kernel is worth importing numba for
+
+
+def fused_kernels(*arrays: Any) -> ModuleType | None:
+    """`ngsgd.nnet.kernels` where it can compute with these arrays and it pays: float32 rows on the CPU, not too few."""
+    if arrays[0].size < FUSED_SIZE or any(
+        not isinstance(a, np.ndarray) or a.dtype != np.float32 or a.strides[-1] != 4 for a in arrays
+    ):
+        return None
+    return importlib.import_module("ngsgd.nnet.kernels")
+
+
+def flat_rows(x: np.ndarray) -> tuple[np.ndarray, int]:
+    """The memory of a matrix (N, D) with contiguous rows as one vector, and the distance between its rows."""
+    if x.flags.c_contiguous:
+        return x.reshape(-1), x.shape[1]
+    ld = x.strides[0] // x.itemsize
+    size = (len(x) - 1) * ld + x.shape[1]
+    return np.lib.stride_tricks.as_strided(x, (size,), (x.itemsize,)), ld

@@ -261,6 +261,64 @@ def test_softmax_of_hopeless_logits_is_floored():
     np.testing.assert_allclose(y, [[1e-20, 1, 1e-20]])
 
 
+def exact(component, method, *arrays):
+    """A method in float64, which no fused kernel takes."""
+    doubles = [None if a is None else a.astype(np.float64) for a in arrays]
+    return getattr(component.copy().astype(np.float64), method)(*doubles)
+
+
+@pytest.mark.parametrize("rows", [1, 37, 150])
+@pytest.mark.parametrize("scale", [0.0, 1e-12, 1.0, 1e10])
+@pytest.mark.parametrize(
+    "component",
+    [of("PnormComponent", input_dim=1000, output_dim=200), of("NormalizeComponent", dim=700)],
+    ids=["pnorm", "normalize"],
+)
+def test_fused_kernels_compute_what_the_plain_versions_do(component, scale, rows, monkeypatch):
+    """Also beside a column of ones, in place, and with a row of zeros."""
+    monkeypatch.setattr("ngsgd.backend.FUSED_SIZE", 0)
+    rng = np.random.default_rng(0)
+    x = (scale * rng.standard_normal((rows, component.input_dim))).astype(np.float32)
+    x[rows // 2] = 0
+    dy = rng.standard_normal((rows, component.output_dim)).astype(np.float32)
+    beside = np.full((rows, component.output_dim + 1), 3, np.float32)
+    y = component.forward(x, beside[:, :-1])
+    np.testing.assert_allclose(y, exact(component, "forward", x), rtol=1e-5, atol=1e-30)
+    assert (beside[:, -1] == 3).all()
+    wanted = exact(component, "backward", x, y, dy)
+    np.testing.assert_allclose(component.backward(x, y, dy), wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+    if component.in_place:
+        component.backward(x, y, dy, dy)
+        np.testing.assert_allclose(dy, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_fused_kernels_pass_on_what_is_not_finite(value):
+    for name, options in (
+        ("PnormComponent", {"input_dim": 1000, "output_dim": 200}),
+        ("NormalizeComponent", {"dim": 1000}),
+        ("SoftmaxComponent", {"dim": 1000}),
+    ):
+        x = np.ones((20, 1000), np.float32)
+        x[3, 4] = value
+        y = of(name, **options).forward(x)
+        assert not np.isfinite(y[3]).all() and np.isfinite(np.delete(y, 3, axis=0)).all(), name
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 30.0, 1e5])
+def test_fused_softmax_is_the_plain_one(spread):
+    softmax = of("SoftmaxComponent", dim=500)
+    rng = np.random.default_rng(0)
+    x = (spread * rng.standard_normal((50, 500))).astype(np.float32)
+    y = softmax.forward(x)
+    np.testing.assert_allclose(y, exact(softmax, "forward", x), rtol=3e-6)
+    assert y.min() >= np.float32(1e-20)
+    row, pdf = np.array([0, 3, 3, 49]), np.array([0, 499, 7, 250])
+    weight = np.array([1, 0.5, 0.5, 2], np.float32)
+    wanted = softmax.backward_labels(y.astype(np.float64), row, pdf, weight)
+    np.testing.assert_allclose(softmax.backward_labels(y, row, pdf, weight, y), wanted, rtol=1e-5, atol=1e-7)
+
+
 def test_constant_columns_are_spliced_once():
     splice = of("SpliceComponent", input_dim=3, context="-1:0:1", const_component_dim=1)
     x = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -157,10 +157,14 @@ class Workspace:
         yield from self._backward_from(len(self.nnet), dy)
 
     def backward_labels(self, row: Any, pdf: Any, weight: Any) -> Iterator[GradientStep]:
-        """As `backward`, for the objective Σ_k weight_k log output[row_k, pdf_k]; all three (K,)."""
+        """As `backward`, for the objective Σ_k weight_k log output[row_k, pdf_k]; all three (K,).
+
+        A softmax at the end is computed in place: the output of `forward` is no more, then.
+        """
         last = len(self.nnet) - 1
         if isinstance(self.nnet[last], SoftmaxComponent):
-            dx = self.nnet[last].backward_labels(self.output, row, pdf, weight, self._derivative(last))
+            output, self._values[-1] = self.output, None
+            dx = self.nnet[last].backward_labels(output, row, pdf, weight, output)
             yield from self._backward_from(last, dx)
         else:
             dy = self.xp.zeros_like(self.output)

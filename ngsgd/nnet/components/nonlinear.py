@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ngsgd.backend import module_of, to_cpu
+from ngsgd.backend import flat_rows, fused_kernels, module_of, to_cpu
 from ngsgd.errors import DataError
 from ngsgd.nnet.components.base import Component, Field, StatisticsMixin, register, result
 
@@ -160,14 +160,22 @@ class NormalizeComponent(NonlinearComponent):
         return 1 / xp.sqrt(xp.maximum(mean_square, x.dtype.type(self.floor))), above
 
     def forward(self, x: Any, out: Any = None, chunks: Any = None) -> Any:
-        return module_of(x).multiply(x, self._scale(x)[0][:, None], out=result(out, x, self.dim))
+        y = result(out, x, self.dim)
+        if kernels := fused_kernels(x, y):
+            kernels.normalize_forward(*flat_rows(x), *flat_rows(y), *x.shape, np.float32(self.floor))
+            return y
+        return module_of(x).multiply(x, self._scale(x)[0][:, None], out=y)
 
     def backward(self, x: Any, y: Any, dy: Any, out: Any = None, chunks: Any = None) -> Any:
-        xp = module_of(x)
+        xp, dx = module_of(x), result(out, dy, self.dim)
+        if kernels := fused_kernels(x, dy, dx):
+            floor = np.float32(self.floor)
+            kernels.normalize_backward(*flat_rows(x), *flat_rows(dy), *flat_rows(dx), *x.shape, floor)
+            return dx
         scale, above = self._scale(x)
         # Grouped as (f x)(f x)ᵀdy f / D: f³ alone can overflow float32.
         along = xp.einsum("nd,nd->n", dy, x) * scale * above / x.dtype.type(self.dim)
-        dx = xp.subtract(dy, x * (along * scale)[:, None], out=result(out, dy, self.dim))
+        xp.subtract(dy, x * (along * scale)[:, None], out=dx)
         dx *= scale[:, None]
         return dx
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ngsgd.backend import module_of
+from ngsgd.backend import flat_rows, fused_kernels, module_of
 from ngsgd.errors import DataError
 from ngsgd.nnet.components.base import Component, Field, register, require, result
 
@@ -73,7 +73,9 @@ class PnormComponent(GroupComponent):
 
     def forward(self, x: Any, out: Any = None, chunks: Any = None) -> Any:
         xp, y, groups = module_of(x), result(out, x, self.output_dim), self.groups(x)
-        if self.p == 2:
+        if self.p == 2 and (kernels := fused_kernels(x, y)):
+            kernels.pnorm2_forward(*flat_rows(x), *flat_rows(y), *y.shape, (0,) * groups.shape[2])
+        elif self.p == 2:
             xp.sqrt(xp.einsum("ngi,ngi->ng", groups, groups), out=y)
         elif self.p == 1:
             xp.sum(abs(groups), axis=2, out=y)
@@ -89,6 +91,10 @@ class PnormComponent(GroupComponent):
     def backward(self, x: Any, y: Any, dy: Any, out: Any = None, chunks: Any = None) -> Any:
         """dx = dy sign(x) (|x| / y)^(p - 1), and 0 where y is 0."""
         xp, dx, groups = module_of(x), result(out, x, self.input_dim), self.groups(x)
+        if self.p == 2 and (kernels := fused_kernels(x, y, dy, dx)):
+            rows = [part for a in (x, y, dy, dx) for part in flat_rows(a)]
+            kernels.pnorm2_backward(*rows, *y.shape, (0,) * groups.shape[2])
+            return dx
         safe = xp.where(y > 0, y, xp.ones_like(y))
         if self.p == 2:
             xp.multiply(groups, (dy / safe)[:, :, None], out=self.groups(dx))

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from ngsgd.backend import module_of
+import numpy as np
+
+from ngsgd.backend import flat_rows, fused_kernels, module_of
 from ngsgd.nnet.components.base import register, result
 from ngsgd.nnet.components.nonlinear import NonlinearComponent
 
@@ -16,8 +18,11 @@ class SoftmaxComponent(NonlinearComponent):
     needs_y = True
 
     def forward(self, x: Any, out: Any = None, chunks: Any = None) -> Any:
-        xp = module_of(x)
-        y = xp.subtract(x, x.max(axis=1, keepdims=True), out=result(out, x, self.dim))
+        xp, y, largest = module_of(x), result(out, x, self.dim), x.max(axis=1)
+        if kernels := fused_kernels(x, y):
+            kernels.softmax_forward(*flat_rows(x), largest, *flat_rows(y), *x.shape, np.float32(FLOOR))
+            return y
+        xp.subtract(x, largest[:, None], out=y)
         xp.exp(y, out=y)
         y /= y.sum(axis=1, keepdims=True)
         return xp.maximum(y, x.dtype.type(FLOOR), out=y)
@@ -31,11 +36,15 @@ class SoftmaxComponent(NonlinearComponent):
     def backward_labels(self, y: Any, row: Any, pdf: Any, weight: Any, out: Any = None) -> Any:
         """dx of Σ_k weight_k log y[row_k, pdf_k]: dx = Σ_k weight_k (1[pdf_k] - y[row_k]), without forming dy.
 
-        row, pdf, weight (K,); a row may occur several times or not at all.
+        row, pdf, weight (K,); a row may occur several times or not at all. `out` may be y itself.
         """
         xp = module_of(y)
         total = xp.bincount(row, weights=weight, minlength=len(y)).astype(y.dtype)
-        dx = xp.multiply(y, -total[:, None], out=result(out, y, self.dim))
+        dx = result(out, y, self.dim)
+        if kernels := fused_kernels(y, dx):
+            kernels.scale_rows(*flat_rows(y), -total, *flat_rows(dx), *y.shape)
+        else:
+            xp.multiply(y, -total[:, None], out=dx)
         xp.add.at(dx, (row, pdf), weight.astype(y.dtype, copy=False))
         return dx
 
