@@ -59,7 +59,7 @@ class LogSoftmaxComponent(NonlinearComponent):
         xp = module_of(x)
         y = xp.subtract(x, x.max(axis=1, keepdims=True), out=result(out, x, self.dim))
         y -= xp.log(xp.exp(y).sum(axis=1, keepdims=True))
-        return xp.maximum(y, xp.log(x.dtype.type(FLOOR)), out=y)
+        return xp.maximum(y, x.dtype.type(np.log(FLOOR)), out=y)
 
     def backward(self, x: Any, y: Any, dy: Any, out: Any = None, chunks: Any = None) -> Any:
         xp = module_of(dy)

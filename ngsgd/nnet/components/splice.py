@@ -32,6 +32,13 @@ def input_rows(chunks: Chunks, context: tuple[int, ...]) -> np.ndarray:
     return rows
 
 
+def index_of(rows: np.ndarray, like: Any) -> Any:
+    """Increasing indices as a slice where they are consecutive (a view instead of a copy), else where `like` is."""
+    if len(rows) == rows[-1] - rows[0] + 1:
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return module_of(like).asarray(rows)
+
+
 class ContextComponent(Component):
     """Holds the context; older Kaldi stored its two ends."""
 
@@ -132,7 +139,7 @@ class SpliceComponent(ContextComponent):
         x3, y3 = self._in_chunks(x, chunks, chunks.inputs), self._in_chunks(y, chunks, chunks.outputs)
         dim = self.input_dim - self.const_component_dim
         for c, rows in enumerate(input_rows(chunks, self.context)):
-            y3[:, :, c * dim : (c + 1) * dim] = x3[:, _as_slice(rows), :dim]
+            y3[:, :, c * dim : (c + 1) * dim] = x3[:, index_of(rows, x), :dim]
         if self.const_component_dim:
             y3[:, :, -self.const_component_dim :] = x3[:, self._constant_rows(chunks), dim:]
         return y
@@ -156,7 +163,7 @@ class SpliceComponent(ContextComponent):
         dx3, dy3 = self._in_chunks(dx, chunks, chunks.inputs), self._in_chunks(dy, chunks, chunks.outputs)
         dim = self.input_dim - self.const_component_dim
         for c, rows in enumerate(input_rows(chunks, self.context)):
-            dx3[:, _as_slice(rows), :dim] += dy3[:, :, c * dim : (c + 1) * dim]
+            dx3[:, index_of(rows, dy), :dim] += dy3[:, :, c * dim : (c + 1) * dim]
         if self.const_component_dim:
             dx3[:, self._constant_rows(chunks), dim:] = dy3[:, :, -self.const_component_dim :]
         return dx
@@ -164,13 +171,6 @@ class SpliceComponent(ContextComponent):
     def info(self) -> str:
         constant = f", const_component_dim={self.const_component_dim}" if self.const_component_dim else ""
         return super().info() + constant
-
-
-def _as_slice(rows: np.ndarray) -> Any:
-    """Consecutive indices as a slice: a view instead of a copy."""
-    if len(rows) == rows[-1] - rows[0] + 1:
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
 
 
 @dataclass
@@ -209,7 +209,7 @@ class SpliceMaxComponent(ContextComponent):
         xp = module_of(x)
         y = result(out, x[: chunks.count * len(chunks.outputs)], self.dim)
         x3, y3 = self._in_chunks(x, chunks, chunks.inputs), self._in_chunks(y, chunks, chunks.outputs)
-        first, *others = input_rows(chunks, self.context)
+        first, *others = (index_of(rows, x) for rows in input_rows(chunks, self.context))
         y3[...] = x3[:, first]
         for rows in others:
             xp.maximum(y3, x3[:, rows], out=y3)
@@ -221,7 +221,7 @@ class SpliceMaxComponent(ContextComponent):
         dx[...] = 0
         x3, dx3 = (self._in_chunks(a, chunks, chunks.inputs) for a in (x, dx))
         dy3 = self._in_chunks(dy, chunks, chunks.outputs)
-        indices = input_rows(chunks, self.context)
+        indices = [index_of(rows, x) for rows in input_rows(chunks, self.context)]
         best = xp.stack([x3[:, rows] for rows in indices]).argmax(axis=0)  # (chunks, outputs, D)
         for c, rows in enumerate(indices):
             dx3[:, rows] += dy3 * (best == c)
