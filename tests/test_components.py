@@ -51,9 +51,9 @@ class Case:
         self.chunks = chunks_of(component, **chunk_options)
         rows = self.chunks.count * len(self.chunks.inputs)
         self.x = (scale * rng.standard_normal((rows, component.input_dim))).astype(dtype)
-        self.weights = rng.standard_normal(
-            (self.chunks.count * len(self.chunks.outputs), component.output_dim)
-        ).astype(dtype)
+        self.weights = rng.standard_normal((self.chunks.count * len(self.chunks.outputs), component.output_dim)).astype(
+            dtype
+        )
 
     def with_ones(self, x):
         return np.hstack((x, np.ones((len(x), 1), x.dtype))) if self.component.takes_ones else x

@@ -1,4 +1,4 @@
-"""numpy = cupy: every component, and whole networks, on a GPU against the CPU. Skipped, with the reason, without one."""
+"""numpy = cupy: every component, and whole networks, on a GPU against the CPU. Without one: skipped, saying why."""
 
 import numpy as np
 import pytest

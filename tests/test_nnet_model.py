@@ -261,6 +261,23 @@ def test_dimensions_that_do_not_chain_name_both_components():
         nnet_from_config("# nothing\n", 0)
 
 
+def test_examples_that_do_not_fit_the_model_are_refused(golden):
+    """Context, feature and i-vector dimension, and labels: both numbers are named."""
+    egs = f"ark:{golden}/nnet2/egs/valid_diagnostic.egs"  # 40 features, context 3 + 3, 96 pdfs, no i-vector
+    splice = "SpliceComponent input-dim=40 "
+    for text, message in (
+        (splice + "context=-4:0:3\nAffineComponent input-dim=120", "needs 4 frames of left context"),
+        ("AffineComponent input-dim=39", "takes 39 inputs a frame, the examples have 40"),
+        (splice + "context=0 const-component-dim=10\nAffineComponent input-dim=40", "i-vectors of dimension 10"),
+    ):
+        nnet = nnet_from_config(f"{text} output-dim=96\nSoftmaxComponent dim=96\n", 0)
+        with pytest.raises(DataError, match=message):
+            objective_of_examples(nnet, egs)
+    nnet = nnet_from_config("AffineComponent input-dim=40 output-dim=20\nSoftmaxComponent dim=20\n", 0)
+    with pytest.raises(DataError, match=r"has label \d+, expected 0\.\.19"):
+        objective_of_examples(nnet, egs)
+
+
 def test_wrong_input_names_both_dimensions():
     nnet = nnet_from_config(MULTISPLICE, 0)
     with pytest.raises(DataError, match="dimension 4, wanted is 3"):

@@ -114,8 +114,7 @@ def test_widen(golden, run, tmp_path):
     `kaldis` show it), because CuMatrix::Resize cannot keep them; ours keeps them, as both programs promise."""
     run("nnet-widen", "--hidden-layer-dim=100", golden / "steps/tanh.10mb.mdl", "out.mdl")
     before, ours, kaldis = (
-        read_nnet(str(p))
-        for p in (golden / "steps/tanh.10mb.mdl", tmp_path / "out.mdl", golden / "ops/widen.mdl")
+        read_nnet(str(p)) for p in (golden / "steps/tanh.10mb.mdl", tmp_path / "out.mdl", golden / "ops/widen.mdl")
     )
     assert ours.shape_difference(kaldis) == ""
     np.testing.assert_array_equal(ours[2].params[:64], before[2].params)

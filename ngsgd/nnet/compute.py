@@ -103,9 +103,7 @@ def compute(model_rxfilename: str, features: str, wspecifier: str, options: Comp
     else:
         nnet = read_nnet(model_rxfilename)
     computer = Computer(nnet.to(xp), options.pad_input, options.block_size, xp)
-    return map_features(
-        features, wspecifier, lambda _, values: finish_output(computer.output(values), options, priors)
-    )
+    return map_features(features, wspecifier, lambda _, values: finish_output(computer.output(values), options, priors))
 
 
 @dataclass
@@ -128,6 +126,7 @@ def objective_of_examples(nnet: Nnet, egs: str, minibatch_size: int = 1000, xp: 
         left_context=left,
         right_context=right,
         input_dim=nnet.input_dim,
+        ivector_dim=nnet.ivector_dim,
         num_pdfs=nnet.output_dim,
     )
     for batch in batches:
@@ -175,7 +174,12 @@ def compute_from_egs(
     left, right = nnet.left_context, nnet.right_context
     workspace = Workspace(nnet, options.minibatch_size, left + 1 + right)
     batches = read_minibatches(
-        egs, options.minibatch_size, left_context=left, right_context=right, input_dim=nnet.input_dim
+        egs,
+        options.minibatch_size,
+        left_context=left,
+        right_context=right,
+        input_dim=nnet.input_dim,
+        ivector_dim=nnet.ivector_dim,
     )
     with Writer(wspecifier, "matrix") as out:
         for batch in batches:

@@ -54,6 +54,11 @@ class Nnet:
         return self.components[-1].output_dim
 
     @property
+    def ivector_dim(self) -> int | None:
+        """How many of the input's last columns are an i-vector; None when the network does not tell them apart."""
+        return next((c.const_component_dim for c in self.components if getattr(c, "const_component_dim", 0)), None)
+
+    @property
     def left_context(self) -> int:
         """L: frames needed before the first frame of output."""
         return -sum(c.context[0] for c in self.components)

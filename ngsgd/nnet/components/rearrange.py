@@ -89,9 +89,7 @@ class DctComponent(Component):
     def check(self, where: str) -> None:
         self.dct_keep_dim = self.dct_keep_dim or self.dct_dim
         if self.dct_dim < 1 or self.dim < 1 or self.dim % self.dct_dim:
-            raise DataError(
-                f"{where}: {self.type_name}: dim={self.dim} is not a multiple of dct-dim={self.dct_dim}"
-            )
+            raise DataError(f"{where}: {self.type_name}: dim={self.dim} is not a multiple of dct-dim={self.dct_dim}")
         if not 0 < self.dct_keep_dim <= self.dct_dim:
             raise DataError(f"{where}: {self.type_name}: dct-keep-dim={self.dct_keep_dim} of dct-dim={self.dct_dim}")
         self.blocks = self.dim // self.dct_dim
