@@ -84,10 +84,9 @@ class Driver:
             self.display.line(f"going on from iteration {self.resumed_at} of {len(self.plan)}")
 
     def _note(self, row: Row, figures: JobFigures, seconds: float) -> None:
-        done = row.iteration + 1
         self.progress.note(
-            done,
-            epoch=self.plan[done].epoch if done < len(self.plan) else self._epochs(),
+            row.iteration + 1,
+            epoch=row.epoch + row.jobs * self._epochs_per_job(),
             jobs=row.jobs,
             learning_rate=row.learning_rate,
             minibatch_size=row.minibatch_size,
@@ -97,8 +96,11 @@ class Driver:
             job_objective=figures.objective,
         )
 
-    def _epochs(self) -> float:
-        return float(self.options.num_epochs + self.options.num_epochs_extra)
+    def _epochs_per_job(self) -> float:
+        """The part of the data that one job sees in one iteration."""
+        if len(self.plan) > 1:
+            return self.plan[1].epoch / self.plan[0].jobs
+        return (self.options.num_epochs + self.options.num_epochs_extra) / self.plan[0].jobs
 
     def _scored(self, x: int, scores: Scores) -> None:
         """Show what came of iteration x. Called when the diagnostics of model x are there."""

@@ -1,9 +1,10 @@
 """From the models of the iterations to final.mdl: chosen on held-out frames, with priors from its own posteriors.
 
 Which models take part: the best on held-out frames, --max-models-combine / 2, and the latest ones up to the whole of
-it; never those from before the last layer was added. On small data a network overfits long before the plan's end, and then
-the best ones are early. nnet-combine gets them from worst to best on held-out frames, so that the averages it tries are
-of the best ones, and takes nothing that is worse on other held-out frames (valid_combine.egs) than the best model.
+it; never those from before the last layer was added. On small data a network overfits long before the plan's end, and
+then the best ones are early. nnet-combine gets them from worst to best on held-out frames, so that the averages it
+tries are of the best ones, and takes nothing that is worse on other held-out frames (valid_combine.egs) than the best
+model.
 """
 
 import json

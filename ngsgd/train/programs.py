@@ -1,7 +1,9 @@
 """The command lines of the programs that a training calls, one function each."""
 
+import os
 import shlex
 
+from ngsgd.options import flag_name
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import Row
 
@@ -46,7 +48,9 @@ def set_learning_rate(model: str, learning_rate: float, output: str) -> list[str
 def combine(models: list[str], egs: str, fit: bool, output: str) -> list[str]:
     """The best on held-out frames of models and averages; with `fit`, of weighted combinations too."""
     iterations = [] if fit else ["--num-lbfgs-iters=0"]
-    return ["nnet-combine", *iterations, *models, f"ark:{egs}/combine.egs", f"ark:{egs}/valid_combine.egs", output]
+    # Kaldi's directories of examples have no second held-out set.
+    held_out = next(f for f in ("valid_combine.egs", "valid_diagnostic.egs") if os.path.exists(f"{egs}/{f}"))
+    return ["nnet-combine", *iterations, *models, f"ark:{egs}/combine.egs", f"ark:{egs}/{held_out}", output]
 
 
 PRIOR_EXAMPLES = 10000  # of the first archive, several frames each
@@ -56,3 +60,27 @@ def adjust_priors(model: str, egs: str, seed: int, output: str) -> list[str]:
     """Priors from the mean posterior of typical training frames."""
     subset = f"egs-subset --n={PRIOR_EXAMPLES} --seed={seed} ark:{shlex.quote(egs)}/egs.1.ark ark:- |"
     return ["nnet-adjust-priors", model, f"ark:{subset}", output]
+
+
+def prior_scales(model: str, alignments: str, power: float, output: str) -> list[str]:
+    """Fixed scales of the output layer."""
+    return ["nnet-prior-scales", f"--power={power!r}", model, alignments, output]
+
+
+# Options of the training that nnet-make-config has under the same names.
+NETWORK_OPTIONS = (
+    *("left_context", "right_context", "hidden_layers", "pnorm_input_dim", "pnorm_output_dim", "param_stddev_factor"),
+    *("bias_stddev", "alpha", "num_samples_history", "update_period", "rank_in", "rank_out", "max_change_per_sample"),
+)
+
+
+def make_config(options: TrainOptions, given: dict[str, object], config: str, hidden: str) -> list[str]:
+    """The configurations of the network as it starts, with one hidden layer, and of one more."""
+    values = {name: getattr(options, name) for name in NETWORK_OPTIONS} | {"hidden_layers": 1} | given
+    return ["nnet-make-config", *(f"--{flag_name(name)}={value}" for name, value in values.items()), config, hidden]
+
+
+def init(config: str, model: str, alignments: str, seed: int, output: str) -> list[str]:
+    """A model of initial parameters, with the transition model of `model`, trained on the alignments."""
+    raw = ["nnet-init", f"--srand={seed}", config, "-"]
+    return [*raw, "|", "nnet-am-init", model, "-", "-", "|", "nnet-train-transitions", "-", alignments, output]

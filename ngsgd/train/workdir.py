@@ -96,10 +96,10 @@ class Workdir:
 
     def clear(self) -> None:
         """Remove all that a training wrote here (its log and examples as well), and nothing else."""
-        for folder in ("log", "stats", "jobs", "egs"):
+        for folder in ("log", "stats", "jobs", "egs", "lda"):
             shutil.rmtree(self.path / folder, ignore_errors=True)
         names = ("train.conf", "plan.tsv", "progress.tsv", "final.json", "nnet.config", "hidden.config", "lda.mat")
-        self.remove(*names, "lda.acc", "presoftmax_prior_scale", "tree", "phones.txt", "num_jobs")
+        self.remove(*names, "prior_scales", "tree", "phones.txt")
         self.remove_matching("*.mdl")
         self.__init__(str(self.path))
 

@@ -1,0 +1,182 @@
+"""What a training needs before its first iteration: examples, input transform, configuration, model 0.
+
+Each is made only where it is missing, so that an interrupted preparation goes on.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngsgd.errors import DataError
+from ngsgd.kaldi_io.files import open_bytes, open_bytes_writer
+from ngsgd.launch.client import Launcher, wait_for_files
+from ngsgd.options import flag_name
+from ngsgd.train import programs
+from ngsgd.train.options import DriverOptions, TrainOptions
+from ngsgd.train.workdir import Workdir
+
+# How features are made, for whoever uses the model: feature_pipeline.sh reads these.
+FEATURE_FILES = ("cmvn_opts", "feat_type", "delta_opts", "delta_order", "splice_opts", "final.mat")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The directories that a training is called with."""
+
+    data: str
+    lang: str
+    ali: str
+
+    def check(self) -> None:
+        """Raise DataError naming the first file that is not there, or different phones in LANG and ALI."""
+        need = [f"{self.data}/{name}" for name in ("feats.scp", "cmvn.scp", "utt2spk")]
+        need += [f"{self.lang}/{name}" for name in ("topo", "phones.txt", "phones/silence.csl")]
+        need += [f"{self.ali}/{name}" for name in ("final.mdl", "tree", "num_jobs", "ali.1.gz")]
+        for path in need:
+            if not os.path.isfile(path):
+                raise DataError(f"no such file: {path}")
+        theirs = Path(self.ali, "phones.txt")
+        if theirs.exists() and theirs.read_bytes() != Path(self.lang, "phones.txt").read_bytes():
+            raise DataError(
+                f"{self.lang} and {self.ali} have different phones (phones.txt): align with this lang first"
+            )
+
+    def alignments(self) -> str:
+        """The table of all alignments."""
+        jobs = Path(self.ali, "num_jobs").read_text().strip()
+        if not jobs.isdecimal() or not int(jobs):
+            raise DataError(f"{self.ali}/num_jobs: expected a number, got '{jobs}'")
+        files = [shlex.quote(f"{self.ali}/ali.{job}.gz") for job in range(1, int(jobs) + 1)]
+        return f"ark:gunzip -c {' '.join(files)} |"
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The sizes of a directory of examples, ours or Kaldi's."""
+
+    directory: str
+    num_archives: int
+    frames_per_eg: int
+    left_context: int
+    right_context: int
+    feat_dim: int
+    ivector_dim: int
+
+    @classmethod
+    def read(cls, directory: str) -> "Examples":
+        """From DIR/info, the feature dimension from an example where it is not there. Raises DataError."""
+        info = {name: _number(directory, name) for name in ("num_archives", "frames_per_eg")}
+        info |= {name: _number(directory, name) for name in ("left_context", "right_context", "ivector_dim")}
+        archives = [f"egs.{k}.ark" for k in range(1, info["num_archives"] + 1)]
+        for name in ("valid_diagnostic.egs", "train_diagnostic.egs", "combine.egs", *archives):
+            if not os.path.isfile(f"{directory}/{name}"):
+                raise DataError(f"no such file: {directory}/{name}")
+        if os.path.exists(f"{directory}/info/feat_dim"):
+            return cls(directory, feat_dim=_number(directory, "feat_dim"), **info)
+        from ngsgd.egs.archive import read_archive
+
+        dim = read_archive(f"ark:{directory}/valid_diagnostic.egs").shape.feat_dim
+        return cls(directory, feat_dim=dim, **info)
+
+    def check(self, options: TrainOptions) -> None:
+        """Raise DataError when the network would look at frames that the examples do not have."""
+        for name in ("left_context", "right_context"):
+            if getattr(options, name) > getattr(self, name):
+                raise DataError(
+                    f"{self.directory} has examples with a {name.replace('_', ' ')} of {getattr(self, name)} frames, "
+                    f"the network wants {getattr(options, name)}: give --{flag_name(name)} or make new examples"
+                )
+
+
+def _number(directory: str, name: str) -> int:
+    path = Path(directory, "info", name)
+    try:
+        text = path.read_text().strip()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}; expected a directory of examples made by make_egs.sh") from None
+    if not text.isdecimal():
+        raise DataError(f"{path}: expected a number, got '{text}'")
+    return int(text)
+
+
+def run_step(words: list[str], log_name: str) -> None:
+    """Run a script of steps/, its messages to our stderr. Raises DataError when it fails or is not there."""
+    if shutil.which(words[0]) is None:
+        raise DataError(f"{words[0]} is not on PATH: source path.sh")
+    if status := subprocess.call(words):
+        raise DataError(f"{words[0]} failed with status {status}; its logs are in {log_name}")
+
+
+def make_examples(work: Workdir, inputs: Inputs, options: TrainOptions, how: DriverOptions) -> Examples:
+    """The examples to train on: made in DIR/egs, or somebody's in --egs-dir."""
+    directory = how.egs_dir or work.file("egs")
+    if not how.egs_dir:
+        names = ("samples_per_iter", "min_passes", "num_utts_subset", "frames_per_eg", "left_context", "right_context")
+        sizes = [word for name in (*names, "seed") for word in (f"--{flag_name(name)}", str(getattr(options, name)))]
+        extra = ["--cmd", how.cmd, "--nj", str(how.nj), *shlex.split(options.egs_opts)]
+        run_step(["make_egs.sh", *extra, *sizes, inputs.data, inputs.ali, directory], f"{directory}/log")
+    examples = Examples.read(directory)
+    examples.check(options)
+    return examples
+
+
+def make_input_transform(
+    work: Workdir, inputs: Inputs, examples: Examples, options: TrainOptions, how: DriverOptions
+) -> None:
+    """lda.mat, unless the examples have i-vectors, which it would have to see."""
+    if examples.ivector_dim or work.has("lda.mat"):
+        return
+    contexts = ["--left-context", str(options.left_context), "--right-context", str(options.right_context)]
+    words = ["get_lda.sh", "--cmd", how.cmd, "--nj", str(how.nj), *contexts]
+    words += [inputs.data, inputs.lang, inputs.ali, examples.directory, str(work.path)]
+    run_step(words, work.file("log"))
+
+
+def make_model_0(
+    work: Workdir, inputs: Inputs, examples: Examples, options: TrainOptions, learning_rate: float, launcher: Launcher
+) -> None:
+    """Configuration, initial parameters, transitions and priors from the alignments: 0.mdl and hidden.config."""
+    # Kaldi's examples do not say how their features were made; its alignments do.
+    features = examples.directory if os.path.exists(f"{examples.directory}/feat_type") else inputs.ali
+    for name in FEATURE_FILES:
+        _copy(f"{features}/{name}", work.file(name))
+    _copy(f"{inputs.ali}/tree", work.file("tree"))
+    _copy(f"{inputs.lang}/phones.txt", work.file("phones.txt"))
+    if work.models():
+        return
+    from ngsgd.hmm.transitions import read_transition_model
+
+    model, scales = f"{inputs.ali}/final.mdl", ""
+    if options.presoftmax_prior_scale_power:
+        scales = work.file("prior_scales")
+        words = programs.prior_scales(model, inputs.alignments(), options.presoftmax_prior_scale_power, scales)
+        _run(work, launcher, "scaling the output layer", "prior_scales", words, scales)
+    config, hidden = work.file("nnet.config"), work.file("hidden.config")
+    given = {
+        "feat_dim": examples.feat_dim,
+        "ivector_dim": examples.ivector_dim,
+        "num_targets": read_transition_model(model).num_pdfs,
+        "lda_matrix": work.file("lda.mat") if work.has("lda.mat") else "",
+        "presoftmax_scales": scales,
+        "learning_rate": learning_rate,
+    }
+    words = programs.make_config(options, given, config, hidden)
+    _run(work, launcher, "configuring the network", "make_config", words, hidden)
+    words = programs.init(config, model, inputs.alignments(), options.seed, work.model(0))
+    _run(work, launcher, "initialising the network", "init", words, work.model(0))
+
+
+def _run(work: Workdir, launcher: Launcher, what: str, log_name: str, words: list[str], output: str) -> None:
+    launcher.run(what, work.log(log_name), words)
+    wait_for_files([output], what)
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file, whole or not at all; nothing where there is none or it has been copied before."""
+    if not os.path.exists(source) or os.path.exists(target):
+        return
+    with open_bytes(source) as stream, open_bytes_writer(target) as out:
+        shutil.copyfileobj(stream, out)

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Estimate the LDA-like input transform of a network, lda.mat, from the training utterances of its examples.
+#
+# Usage: get_lda.sh [options] DATA LANG ALI_DIR EGS_DIR DIR
+#   e.g.: get_lda.sh --nj 4 data/train data/lang exp/mono_ali exp/nnet/egs exp/nnet
+#
+# EGS_DIR says which utterances are held out and how the features are made (see make_egs.sh). DIR gets lda.mat; silence
+# phones do not count. A rerun does what is missing.
+#
+#   --nj N                             jobs (default 4); those that made the examples, where their lists are there
+#   --cmd CMD                          launcher (default run.py)
+#   --left-context N, --right-context N   frames to splice (default 4)
+#   --dim N                            rows to keep, the most discriminative (default: all)
+set -euo pipefail
+
+nj=4
+cmd=run.py
+left_context=4
+right_context=4
+dim=
+. parse_options.sh
+. feature_pipeline.sh
+
+if [ $# -ne 5 ]; then
+  echo "get_lda.sh: expected DATA LANG ALI_DIR EGS_DIR DIR, got $# arguments; see get_lda.sh --help" >&2
+  exit 2
+fi
+data=$1
+lang=$2
+ali=$3
+egs=$4
+dir=$5
+
+for file in "$data/feats.scp" "$lang/phones/silence.csl" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz"; do
+  [ -f "$file" ] || { echo "get_lda.sh: no such file: $file" >&2; exit 1; }
+done
+[ ! -f "$dir/lda.mat" ] || exit 0
+mkdir -p "$dir/log" "$dir/lda"
+
+lists=$egs/lists/train.JOB.scp
+for job in $(seq "$nj"); do
+  [ -f "$egs/lists/train.$job.scp" ] && continue
+  nj=1 # examples made by others: no lists of theirs
+  lists=$data/feats.scp
+  break
+done
+# Kaldi's examples do not say how their features were made; its alignments do.
+features=$egs
+[ -f "$egs/feat_type" ] || features=$ali
+transforms=
+if [ -f "$ali/trans.1" ] && [ -f "$features/final.mat" ]; then transforms=$ali; fi
+files=
+for n in $(seq "$(cat "$ali/num_jobs")"); do files+=$(printf ' %q' "$ali/ali.$n.gz"); done
+
+stats=()
+for job in $(seq "$nj"); do stats+=("$dir/lda/acc.$job"); done
+$cmd JOB=1:"$nj" "$dir/log/acc_lda.JOB.log" test -f "$dir/lda/acc.JOB" '||' \
+  acc-lda --alignments --silence-phones="$(cat "$lang/phones/silence.csl")" \
+  --left-context="$left_context" --right-context="$right_context" "$ali/final.mdl" \
+  "$(feature_pipeline "$data" "$lists" "$features" raw "$transforms")" "ark:gunzip -c$files |" "$dir/lda/acc.JOB"
+$cmd "$dir/log/lda.log" nnet-get-feature-transform ${dim:+--dim="$dim"} "$dir/lda.mat" "${stats[@]}"
+rm -r "$dir/lda"

@@ -1,0 +1,124 @@
+"""Tiny stand-ins for the programs that the driver calls, for tests of the driver alone.
+
+A model is a JSON file: "age" (iterations), "weight" (a number that depends on all that went in, in order), "rate",
+"layers". Held-out log-prob is best at age 6. A line `PATTERN` in the file $FAKES/fail makes calls that match it exit 3;
+`once PATTERN` only the first; the named pipe $FAKES/gate, where there is one, holds up scores of model 0 until it is
+written to.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+BEST_AGE = 6
+
+
+def read(path):
+    return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text())
+
+
+def write(path, value):
+    text = json.dumps(value, sort_keys=True) + "\n"
+    if path == "-":
+        print(text, end="")
+        return
+    aside = Path(f"{path}.{os.getpid()}.tmp")
+    aside.write_text(text)
+    os.replace(aside, path)
+
+
+def options(args):
+    found = dict(arg[2:].split("=", 1) for arg in args if arg.startswith("--"))
+    if "config" in found:
+        lines = Path(found["config"]).read_text().splitlines()
+        found = dict(line[2:].split("=", 1) for line in lines) | found
+    return found, [arg for arg in args if not arg.startswith("--")]
+
+
+def number(*things):
+    return int(hashlib.sha256(repr(things).encode()).hexdigest()[:8], 16) / 2**32
+
+
+def train(given, model_in, egs, model_out):
+    model = read(model_in)
+    what = Path(egs.removeprefix("ark:")).read_text(), given["frame"], given["srand"], given["minibatch-size"]
+    weight = model["weight"] + model["rate"] * number(what)
+    objective = -1.0 / (1 + model["age"]) - number(what, "objective") / 100
+    figures = {"frames": 1000, "seconds": 0.01, "objective_per_frame": objective}
+    write(given["stats-out"], figures)
+    write(model_out, model | {"age": model["age"] + 1, "weight": weight})
+
+
+def average(given, *models):
+    *inputs, output = models
+    all_of = [read(path) for path in inputs]
+    assert len({(m["age"], m["layers"]) for m in all_of}) == 1
+    write(output, all_of[0] | {"weight": sum(m["weight"] for m in all_of) / len(all_of)})
+
+
+def copy(given, model_in, model_out):
+    model = read(model_in)
+    write(model_out, model | {"rate": float(given.get("learning-rate", model["rate"]))})
+
+
+def init(given, config, output):
+    write(output, {"new": Path(config).read_text(), "seed": given["srand"]})
+
+
+def insert(given, model_in, new, output):
+    model = read(model_in)
+    new_weight = number(sorted(read(new).items()))
+    write(output, model | {"layers": model["layers"] + 1, "weight": model["weight"] + new_weight})
+
+
+def compute_prob(given, model_in, egs):
+    model = read(model_in)
+    gate = Path(os.environ["FAKES"], "gate")
+    if gate.exists() and model["age"] == 0:
+        gate.open().read()
+    valid = -0.5 - 0.01 * (model["age"] - BEST_AGE) ** 2 + 1e-6 * model["weight"]
+    log_prob = valid if "valid" in egs else -1.0 / (1 + model["age"])
+    write(given["stats-out"], {"log_prob_per_frame": log_prob, "accuracy": 0.5, "weight": 100.0})
+
+
+def combine(given, *args):
+    *models, _fit, _held_out, output = args
+    read_all = [read(path) for path in models]
+    write(output, read_all[-1] | {"of": [m["age"] for m in read_all], "fit": given.get("num-lbfgs-iters", "40")})
+
+
+def adjust_priors(given, model_in, egs, output):
+    write(output, read(model_in) | {"priors": egs.rsplit("/", 1)[1]})
+
+
+PROGRAMS = {
+    "nnet-train-ngsgd": train,
+    "nnet-average": average,
+    "nnet-copy": copy,
+    "nnet-init": init,
+    "nnet-insert": insert,
+    "nnet-compute-prob": compute_prob,
+    "nnet-combine": combine,
+    "nnet-adjust-priors": adjust_priors,
+}
+
+
+def fail_if_told(call):
+    told = Path(os.environ["FAKES"], "fail")
+    for line in told.read_text().splitlines() if told.exists() else []:
+        pattern = line.removeprefix("once ")
+        if re.search(pattern, call):
+            if line != pattern:
+                told.write_text(told.read_text().replace(line + "\n", ""))
+            print("failing as told")
+            sys.exit(3)
+
+
+if __name__ == "__main__":
+    name, *args = sys.argv[1:]
+    fail_if_told(" ".join([name, *args]))
+    given, rest = options(args)
+    PROGRAMS[name](given, *rest)
