@@ -5,8 +5,9 @@ With gamma_tg the posterior of Gaussian g given frame t and its pdf (times the f
     occ_g = sum_t gamma_tg,   mean_g = sum_t gamma_tg x_t,   var_g = sum_t gamma_tg x_t^2                       (1)
 
 A frame reaches only the Gaussians of the pdf that it is aligned to, so frames are sorted by pdf and each pdf is two
-matrix products, in float64: the terms of a log-likelihood are large and of both signs. File format: Kaldi's accumulator files
-(`gmm-acc-stats-ali`), byte for byte.
+matrix products, in float64: the terms of a log-likelihood are large and of both signs.
+
+File format: Kaldi's accumulator files (`gmm-acc-stats-ali`), byte for byte.
 """
 
 from __future__ import annotations
