@@ -52,9 +52,11 @@ def precondition(x: Any, alpha: float) -> Direction:
 
 def _solve(gram: Any, n: int, smoothing: float, right: Any) -> Any:
     """(smoothing I + gram / (n − 1))⁻¹ right."""
+    xp = module_of(gram)
     gram /= n - 1
-    gram.flat[:: len(gram) + 1] += gram.dtype.type(smoothing)
-    return module_of(gram).linalg.solve(gram, right)
+    diagonal = xp.arange(len(gram))
+    gram[diagonal, diagonal] += gram.dtype.type(smoothing)
+    return xp.linalg.solve(gram, right)
 
 
 @register("simple")

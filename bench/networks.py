@@ -1,0 +1,63 @@
+"""The two networks of the benchmark, and random minibatches for them.
+
+A = 360→1000/200→1000/200→136 and B = 360→1000/200→1000/200→1000/200→3000 (affine / p-norm sizes), a splice of nine
+40-dimensional frames and a fixed 360×360 transform in front, online natural gradient with ranks 20 and 80, period 4.
+"""
+
+import numpy as np
+
+from ngsgd.egs.minibatch import Minibatch
+from ngsgd.kaldi_io.stream import open_writer
+from ngsgd.nnet.components.affine import AffineComponent
+from ngsgd.nnet.config import nnet_from_config
+from ngsgd.nnet.model import Nnet
+from ngsgd.nnet.surgery import without_preconditioning
+
+FRAME_DIM, CONTEXT, HIDDEN, GROUPS = 40, 4, 1000, 200
+LAYERS = {"A": (2, 136), "B": (3, 3000)}  # hidden layers, outputs
+UPDATE = "learning-rate=1e-5 rank-in=20 rank-out=80 update-period=4 alpha=4.0 num-samples-history=2000"
+
+
+def config(name: str, matrix: str) -> str:
+    """The nnet.config of network A or B."""
+    hidden, outputs = LAYERS[name]
+    lines = [
+        f"SpliceComponent input-dim={FRAME_DIM} left-context={CONTEXT} right-context={CONTEXT}",
+        f"FixedAffineComponent matrix={matrix}",
+    ]
+    dim = FRAME_DIM * (2 * CONTEXT + 1)
+    affine = "AffineComponentPreconditionedOnline input-dim={} output-dim={} " + UPDATE + " max-change-per-sample=0.075"
+    for _ in range(hidden):
+        lines += [affine.format(dim, HIDDEN), f"PnormComponent input-dim={HIDDEN} output-dim={GROUPS} p=2"]
+        lines += [f"NormalizeComponent dim={GROUPS}"]
+        dim = GROUPS
+    lines += [f"{affine.format(dim, outputs)} param-stddev=0 bias-stddev=0", f"SoftmaxComponent dim={outputs}"]
+    return "\n".join(lines)
+
+
+def network(name: str, folder: str, natural_gradient: bool = True) -> Nnet:
+    """Network A or B, initialised; `folder` for the file of its fixed transform."""
+    rng = np.random.default_rng(1)
+    dim = FRAME_DIM * (2 * CONTEXT + 1)
+    matrix = f"{folder}/transform.mat"
+    with open_writer(matrix) as w:
+        w.matrix(np.hstack([np.linalg.qr(rng.standard_normal((dim, dim)))[0], np.zeros((dim, 1))]).astype(np.float32))
+    nnet = nnet_from_config(config(name, matrix), 1)
+    return nnet if natural_gradient else without_preconditioning(nnet)
+
+
+def minibatches(name: str, size: int, count: int) -> list[Minibatch]:
+    """Random features with a little structure, and labels that depend on them."""
+    rng, outputs = np.random.default_rng(2), LAYERS[name][1]
+    mixing = rng.standard_normal((FRAME_DIM, outputs)).astype(np.float32)
+    made = []
+    for _ in range(count):
+        data = rng.standard_normal((size, 2 * CONTEXT + 1, FRAME_DIM), np.float32)
+        pdf = (data[:, CONTEXT] @ mixing).argmax(axis=1).astype(np.int32)
+        made.append(Minibatch(data, np.arange(size, dtype=np.int32), pdf, np.ones(size, np.float32)))
+    return made
+
+
+def num_parameters(nnet: Nnet) -> int:
+    """Trained parameters: 6 times this is the useful arithmetic of a frame."""
+    return sum(c.params.size for c in nnet.updatable if isinstance(c, AffineComponent))
