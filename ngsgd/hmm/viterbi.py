@@ -2,8 +2,9 @@
 
 Time-synchronous token passing: per frame, tokens further than `beam` from the best are dropped, both before and while
 they are extended. Two implementations of the same search: `search_plain` is kaldi-decoder's FasterDecoder, which starts
-at once but has to be given an FST object; the kernel of `viterbi_kernel` works on the arrays and is several times
-faster, but numba takes 0.4 s to load. `Searcher` begins with the first and changes over after 20 000 frames.
+at once and takes about 5 us a frame, much of it for making an FST object; the kernel of `viterbi_kernel` works on the
+arrays and takes 1 us, but numba 0.4 s to load. `Searcher` begins with the first and changes over when it has cost more
+than loading the second.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from ngsgd.kaldi_io.fst import FstArrays
 
-_PLAIN_FRAMES = 20000
+_PLAIN_FRAMES = 100000
 
 
 def search_plain(graph: FstArrays, column: np.ndarray, scores: np.ndarray, beam: float) -> np.ndarray | None:
@@ -32,7 +33,7 @@ def search_plain(graph: FstArrays, column: np.ndarray, scores: np.ndarray, beam:
 
     assert graph.num_arcs == 0 or column.max() < scores.shape[1]
     arcs = np.arange(1, graph.num_arcs + 1, dtype=np.int32)
-    fst = FstArrays(graph.start, graph.final, graph.offset, column + 1, arcs, graph.weight, graph.nextstate).to_vector()
+    fst = FstArrays(graph.start, graph.final, graph.offset, column + 1, arcs, graph.weight, graph.nextstate).to_const()
     options = kaldi_decoder.FasterDecoderOptions()
     options.beam = beam
     decoder = kaldi_decoder.FasterDecoder(fst, options)
