@@ -193,7 +193,7 @@ def test_divergence_names_minibatch_layer_learning_rate_and_remedy():
         train(network(rate=1e5, limit=0.0), minibatches(300), TrainOptions(minibatch_size=32))
     text = str(error.value)
     assert re.search(
-        r"training diverged: .* at minibatch \d+; component \d \(Affine\w+\) has learning rate 100000 ", text
+        r"training diverged: .* after \d+ minibatches; component \d \(Affine\w+\) has learning rate 100000 ", text
     )
     assert "half the learning rate" in text and "max-change" in text
 
@@ -201,7 +201,7 @@ def test_divergence_names_minibatch_layer_learning_rate_and_remedy():
 def test_an_objective_that_is_merely_finite_and_hopeless_is_divergence_too():
     nnet = network(rate=0.0)
     nnet.updatable[-1].learning_rate = 40.0  # oscillates between certainties
-    with pytest.raises(DataError, match="worse than guessing at minibatch"):
+    with pytest.raises(DataError, match="worse than guessing after"):
         train(nnet, minibatches(300), TrainOptions(minibatch_size=32))
 
 
@@ -214,7 +214,7 @@ def test_a_bad_start_that_improves_is_not_divergence():
 def test_nan_in_the_features_is_named():
     bad = next(minibatches(1))
     bad.input[3, 1, 2] = np.nan
-    with pytest.raises(DataError, match="an objective of nan at minibatch 3"):
+    with pytest.raises(DataError, match="NaN or infinite features in minibatch 3"):
         train(network(), [*minibatches(2), bad], TrainOptions(minibatch_size=32))
 
 
@@ -259,7 +259,7 @@ def test_program_leaves_nothing_after_divergence_or_misfit(golden, run, tmp_path
     model.nnet.set_learning_rates([1e30, 1e30])
     write_model(model, str(tmp_path / "wild.mdl"))
     result = run("nnet-train-ngsgd", "--stats-out=s.json", "wild.mdl", egs, "out.mdl", status=1)
-    assert "training diverged" in result.stderr and "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1 and "training diverged" in result.stderr
     wide = golden / "nnet2_iv" / "0.mdl"
     result = run("nnet-train-ngsgd", wide, egs, "out.mdl", status=1)
     assert len(result.stderr.strip().splitlines()) == 1 and "frames of left context" in result.stderr

@@ -127,7 +127,9 @@ class Trainer:
             to_module(a, self.xp) for a in (minibatch.input, minibatch.row, minibatch.pdf, minibatch.weight)
         )
         before = score(self.workspace.forward(data), row, pdf, weight, accuracy=False)
-        self._check(before)
+        if not math.isfinite(before.log_prob):
+            raise self._not_finite(before.log_prob, data)
+        self._check_divergence(before)
         self.workspace.accumulate_statistics()
         for gradient in self.workspace.backward_labels(row, pdf, weight):
             self._update(gradient)
@@ -144,7 +146,7 @@ class Trainer:
         self.nnet.to(np)
         for i, component in self._updatable():
             if not math.isfinite(_norm(component.params)):
-                raise self._diverged(f"parameters that are not finite after {self.stats.minibatches} minibatches", i)
+                raise self._diverged("parameters that are not finite", i)
         for i, (count, smallest) in sorted(self.stats.limited.items()):
             log.warning(
                 "component %d (%s): max-change limited %d of %d steps, to %.3g of their length at least",
@@ -166,10 +168,13 @@ class Trainer:
         if factor < 1.0:
             self.stats.add_limited(i, factor)
 
-    def _check(self, before: Score) -> None:
-        """Raise DataError when the objective is not finite, or the average of the last ones says divergence."""
-        if not math.isfinite(before.log_prob):
-            raise self._diverged(f"an objective of {before.log_prob}", self._suspect())
+    def _not_finite(self, objective: float, data: Any) -> DataError:
+        if not self.xp.isfinite(data).all():
+            return DataError(f"NaN or infinite features in minibatch {self.stats.minibatches + 1} of the examples")
+        return self._diverged(f"an objective of {objective}", self._suspect())
+
+    def _check_divergence(self, before: Score) -> None:
+        """Raise DataError when the average of the last objectives is hopeless, and was better before."""
         if not before.weight:
             return
         seen = self.stats.minibatches
@@ -190,7 +195,7 @@ class Trainer:
         component = self.nnet[index]
         growth = _norm(component.params) / (self._norms[index] or 1.0)
         return DataError(
-            f"{self.nnet.where}: training diverged: {what} at minibatch {self.stats.minibatches + 1}; "
+            f"{self.nnet.where}: training diverged: {what} after {self.stats.minibatches} minibatches; "
             f"component {index} ({component.type_name}) has learning rate {component.learning_rate:.6g} and "
             f"{growth:.3g} times the norm that it began with: try half the learning rate, or a lower max-change"
         )
@@ -207,7 +212,8 @@ def train(nnet: Nnet, minibatches: Iterable[Minibatch], options: TrainOptions) -
     stats, start = trainer.stats, time.perf_counter()
     phase, first = Score(), 1
     for minibatch in minibatches:
-        phase += trainer.step(minibatch)
+        with np.errstate(all="ignore"):  # whatever overflows ends as a DataError
+            phase += trainer.step(minibatch)
         stats.seconds = time.perf_counter() - start
         if stats.minibatches % options.minibatches_per_phase == 0:
             _log_phase(stats, phase, first)
@@ -245,8 +251,8 @@ def train_model(model_in: str, examples: str, model_out: str, options: TrainOpti
         "trained on %d frames in %d minibatches: average log-prob per frame %.5f, %.0f frames/s",
         *(stats.frames, stats.minibatches, stats.score.log_prob_per_frame, stats.frames_per_second),
     )
-    write_model(model, model_out, options.binary)
-    if options.stats_out:
+    if options.stats_out:  # first: once the model exists, the job is done
         with open_bytes_writer(options.stats_out) as f:
             f.write((json.dumps(stats.as_dict(), indent=1) + "\n").encode())
+    write_model(model, model_out, options.binary)
     return stats
