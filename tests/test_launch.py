@@ -14,11 +14,7 @@ from ngsgd.launch.registry import get_launcher
 from ngsgd.launch.request import UsageError, parse
 
 ROOT = Path(__file__).parents[1]
-LAUNCHERS = sorted(
-    p.stem
-    for p in (ROOT / "ngsgd" / "launch").glob("*.py")
-    if p.stem not in ("__init__", "front", "logfile", "process", "quoting", "registry", "request")
-)
+LAUNCHERS = sorted(p.stem for p in (ROOT / "ngsgd/launch").glob("*.py") if "@launchers.register" in p.read_text())
 RUN = [sys.executable, str(ROOT / "utils" / "run.py")]
 
 

@@ -3,6 +3,8 @@
 import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ngsgd.errors import DataError
 from ngsgd.launch.client import Launcher
@@ -30,10 +32,9 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
     named = {"data": data, "lang": lang, "ali": ali, "egs": how.egs_dir or "made here"}
     work.record(options, {name: os.path.normpath(path) for name, path in named.items()})
     launcher = Launcher(how.cmd, keep=(lock,))
-    raise_on_signals()
     display = make_display()
     start = time.monotonic()
-    try:
+    with ending_jobs(launcher, display):
         examples = make_examples(work, inputs, options, how)
         plan = _plan(work, examples, options, display)
         if how.dry_run:
@@ -41,13 +42,21 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
         make_input_transform(work, inputs, examples, options, how)
         make_model_0(work, inputs, examples, options, plan[0].learning_rate, launcher)
         Driver(work, examples.directory, plan, options, how, launcher, display).run()
+        display.line(f"{work.file('final.mdl')} is ready after {format_time(time.monotonic() - start)}")
+
+
+@contextmanager
+def ending_jobs(launcher: Launcher, display: Display) -> Iterator[None]:
+    """Whatever ends the work in here, an error or a signal (then as KeyboardInterrupt), no job outlives it."""
+    raise_on_signals()
+    try:
+        yield
     except Interrupted as reason:
         log.warning("%s: ending the jobs; the same command goes on from here", reason)
         raise KeyboardInterrupt from None
     finally:
         display.close()
         launcher.end_all()
-    display.line(f"{work.file('final.mdl')} is ready after {format_time(time.monotonic() - start)}")
 
 
 def _plan(work: Workdir, examples: Examples, options: TrainOptions, display: Display) -> list[Row]:

@@ -11,6 +11,7 @@ from ngsgd.train import iteration
 from ngsgd.train.driver import Driver
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import make_plan
+from ngsgd.train.run import ending_jobs
 from ngsgd.train.workdir import Workdir
 
 
@@ -35,10 +36,9 @@ def drive(directory: str, *args: str) -> None:
     work.record(options, {"egs": f"{directory}/egs"})
     launcher = Launcher(how.cmd, keep=(lock,))
     plan = make_plan(options, num_archives=3, frames_per_eg=2)
-    try:
-        Driver(work, f"{directory}/egs", plan, options, how, launcher, Lines()).run()
-    finally:
-        launcher.end_all()
+    display = Lines()
+    with ending_jobs(launcher, display):
+        Driver(work, f"{directory}/egs", plan, options, how, launcher, display).run()
 
 
 def prepare(directory: Path) -> None:
@@ -57,3 +57,5 @@ if __name__ == "__main__":
     except DataError as error:
         print(f"ERROR {error}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -6,18 +6,21 @@ A model is a JSON file: "age" (iterations), "weight" (a number that depends on a
 written to.
 """
 
-import hashlib
 import json
 import os
-import re
 import sys
-from pathlib import Path
+import zlib  # few and light imports: the tests start this hundreds of times
 
 BEST_AGE = 6
 
 
 def read(path):
-    return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text())
+    return json.loads(sys.stdin.read() if path == "-" else text_of(path))
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read()
 
 
 def write(path, value):
@@ -25,26 +28,27 @@ def write(path, value):
     if path == "-":
         print(text, end="")
         return
-    aside = Path(f"{path}.{os.getpid()}.tmp")
-    aside.write_text(text)
+    aside = f"{path}.{os.getpid()}.tmp"
+    with open(aside, "w") as file:
+        file.write(text)
     os.replace(aside, path)
 
 
 def options(args):
     found = dict(arg[2:].split("=", 1) for arg in args if arg.startswith("--"))
     if "config" in found:
-        lines = Path(found["config"]).read_text().splitlines()
+        lines = text_of(found["config"]).splitlines()
         found = dict(line[2:].split("=", 1) for line in lines) | found
     return found, [arg for arg in args if not arg.startswith("--")]
 
 
 def number(*things):
-    return int(hashlib.sha256(repr(things).encode()).hexdigest()[:8], 16) / 2**32
+    return zlib.crc32(repr(things).encode()) / 2**32
 
 
 def train(given, model_in, egs, model_out):
     model = read(model_in)
-    what = Path(egs.removeprefix("ark:")).read_text(), given["frame"], given["srand"], given["minibatch-size"]
+    what = text_of(egs.removeprefix("ark:")), given["frame"], given["srand"], given["minibatch-size"]
     weight = model["weight"] + model["rate"] * number(what)
     objective = -1.0 / (1 + model["age"]) - number(what, "objective") / 100
     figures = {"frames": 1000, "seconds": 0.01, "objective_per_frame": objective}
@@ -65,7 +69,7 @@ def copy(given, model_in, model_out):
 
 
 def init(given, config, output):
-    write(output, {"new": Path(config).read_text(), "seed": given["srand"]})
+    write(output, {"new": text_of(config), "seed": given["srand"]})
 
 
 def insert(given, model_in, new, output):
@@ -76,9 +80,9 @@ def insert(given, model_in, new, output):
 
 def compute_prob(given, model_in, egs):
     model = read(model_in)
-    gate = Path(os.environ["FAKES"], "gate")
-    if gate.exists() and model["age"] == 0:
-        gate.open().read()
+    gate = os.environ["FAKES"] + "/gate"
+    if model["age"] == 0 and os.path.exists(gate):
+        text_of(gate)
     valid = -0.5 - 0.01 * (model["age"] - BEST_AGE) ** 2 + 1e-6 * model["weight"]
     log_prob = valid if "valid" in egs else -1.0 / (1 + model["age"])
     write(given["stats-out"], {"log_prob_per_frame": log_prob, "accuracy": 0.5, "weight": 100.0})
@@ -107,12 +111,18 @@ PROGRAMS = {
 
 
 def fail_if_told(call):
-    told = Path(os.environ["FAKES"], "fail")
-    for line in told.read_text().splitlines() if told.exists() else []:
+    told = os.environ["FAKES"] + "/fail"
+    if not os.path.exists(told):
+        return
+    import re
+
+    for line in text_of(told).splitlines():
         pattern = line.removeprefix("once ")
         if re.search(pattern, call):
             if line != pattern:
-                told.write_text(told.read_text().replace(line + "\n", ""))
+                rest = text_of(told).replace(line + "\n", "")
+                with open(told, "w") as file:
+                    file.write(rest)
             print("failing as told")
             sys.exit(3)
 
