@@ -5,7 +5,7 @@ import pytest
 
 from ngsgd.nnet.updates import natural_gradient_online as online
 from ngsgd.nnet.updates import natural_gradient_simple as simple
-from ngsgd.nnet.updates.direction import Direction, accumulate, add_product
+from ngsgd.nnet.updates.direction import Direction, NotFinite, accumulate, add_product, corrected_norms
 from tests.reference import natural_gradient as reference
 
 
@@ -104,6 +104,23 @@ def test_hard_input_keeps_norm_finiteness_and_orthonormal_basis(name, rank):
         basis = state.basis()
         assert np.abs(basis @ basis.T - np.eye(len(basis))).max() < 2e-3
         assert (state.d >= online.EPSILON).all() and state.rho >= online.EPSILON
+
+
+@pytest.mark.parametrize("n,dim", [(40, 500), (128, 201), (3, 20)])
+def test_norms_of_corrected_rows_fused_and_plain(n, dim):
+    rng = np.random.default_rng(9)
+    x, h, weights = (rng.standard_normal(s).astype(np.float32) for s in ((n, dim), (n, 7), 7))
+    x[1] *= 0.01  # less is there than is taken away
+    expected = (x.astype(np.float64) ** 2).sum(axis=1) - (h.astype(np.float64) ** 2) @ (3.0 + weights)
+    for dtype in (np.float32, np.float64):  # the fused loop is for float32, and enough of them
+        norms, trace, left = corrected_norms(*(a.astype(dtype) for a in (x, h, 3.0 + weights)))
+        assert np.allclose(norms, np.maximum(expected, 0.0), rtol=1e-5, atol=1e-4) and norms[1] == 0.0
+        assert trace == pytest.approx((x.astype(np.float64) ** 2).sum(), rel=1e-5)
+        assert left == pytest.approx(expected.sum(), rel=1e-5)
+    for bad in (np.nan, np.inf, 1e30):
+        x[2, 3] = bad
+        with pytest.raises(NotFinite):
+            corrected_norms(x, h, weights)
 
 
 @pytest.mark.parametrize("n,p,q", [(3, 40, 50), (50, 6, 40), (50, 40, 6), (60, 7, 8)])

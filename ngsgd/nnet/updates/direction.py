@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngsgd.backend import on_gpu
+from ngsgd.backend import FUSED_SIZE, on_gpu
 
 
 class NotFinite(ArithmeticError):
@@ -54,12 +54,33 @@ def square_norms(x: Any) -> Any:
     return np.einsum("ij,ij->i", x, x)
 
 
+def corrected_norms(x: Any, h: Any, weights: Any) -> tuple[Any, float, float]:
+    """‖x_n‖² - Σ_r h_nr² weights_r, at least 0, for each row (N,); the sums over n of the first term and of both.
+
+    x (N, D), h (N, R), weights (R,). NotFinite when x has NaN or infinite elements, or squares beyond float32.
+    """
+    if x.size >= FUSED_SIZE and not on_gpu(x) and x.dtype == np.float32 and x.flags.c_contiguous:
+        from ngsgd.nnet import update_kernels
+
+        norms = np.empty(len(x), np.float32)
+        trace, hat_trace = update_kernels.corrected_norms(x, h, weights, norms)
+        return norms, finite(trace), hat_trace
+    norms = square_norms(x)
+    trace = total(norms)
+    norms = norms - (h * h) @ weights
+    return norms.clip(0.0), trace, float(norms.sum(dtype=np.float64))
+
+
 def total(norms: Any) -> float:
     """The sum of `square_norms`, in float64. NotFinite when it is NaN or infinite."""
-    answer = float(norms.sum(dtype=np.float64))
-    if not math.isfinite(answer):
-        raise NotFinite(f"sum of squares {answer}")
-    return answer
+    return finite(float(norms.sum(dtype=np.float64)))
+
+
+def finite(trace: float) -> float:
+    """The argument. NotFinite unless it is finite."""
+    if not math.isfinite(trace):
+        raise NotFinite(f"sum of squares {trace}")
+    return trace
 
 
 def accumulate(out: Any, alpha: float, a: Any, b: Any) -> None:

@@ -63,7 +63,6 @@ squared, instead of assembling Z from products with J = HᵀX; everything inside
 no power of the data can overflow; small matrices are float64 on the CPU.
 """
 
-import dataclasses
 import logging
 import math
 from typing import Any, NamedTuple
@@ -71,7 +70,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ngsgd.backend import module_of, to_cpu, to_module
-from ngsgd.nnet.updates.direction import Direction, accumulate, square_norms, total
+from ngsgd.nnet.updates.direction import Direction, accumulate, corrected_norms, square_norms, total
 from ngsgd.nnet.updates.rule import register
 
 log = logging.getLogger(__name__)
@@ -96,21 +95,20 @@ class OnlineOptions(NamedTuple):
     alpha: float = 4.0
 
 
-@dataclasses.dataclass(frozen=True)
-class FisherState:
+class FisherState(NamedTuple):
     """The estimate B1, and the two counters that decide when it is next updated."""
 
     v: Any  # (D, R), V_t
     d: np.ndarray  # (R,) float64, diagonal of D_t
     rho: float
-    e: np.ndarray  # (R,) float64, diagonal of E_t; follows from d, rho and alpha
+    root_e: np.ndarray  # (R,) float64, diagonal of E_t^½; follows from d, rho and alpha
     norm_weights: Any  # (R,) 2 − e, beside v
     updates: int = 0
     skipped: int = 0
 
     def basis(self) -> np.ndarray:
         """R_t (R, D) in float64."""
-        return (to_cpu(self.v).astype(np.float64) / np.sqrt(self.e)).T
+        return (to_cpu(self.v).astype(np.float64) / self.root_e).T
 
 
 def precondition(x: Any, state: FisherState | None, options: OnlineOptions) -> tuple[Direction, FisherState | None]:
@@ -123,18 +121,15 @@ def precondition(x: Any, state: FisherState | None, options: OnlineOptions) -> t
     if state is None:
         state = _initial_state(x, options)
     h = x @ state.v
-    norms = square_norms(x)
-    trace = total(norms)
-    hat_norms = norms - (h * h) @ state.norm_weights  # B5
-    hat_trace = total(hat_norms)
+    norms, trace, hat_trace = corrected_norms(x, h, state.norm_weights)  # B5
     if hat_trace >= CANCELLATION_LIMIT * trace:
-        answer = Direction(x, hat_norms.clip(0.0), _ratio(trace, hat_trace), h, state.v)
+        answer = Direction(x, norms, _ratio(trace, hat_trace), h, state.v)
     else:
         rows = x - h @ state.v.T
-        hat_norms = square_norms(rows)
-        answer = Direction(rows, hat_norms, _ratio(trace, total(hat_norms)))
+        norms = square_norms(rows)
+        answer = Direction(rows, norms, _ratio(trace, total(norms)))
     if state.updates >= INITIAL_UPDATES and state.skipped < options.update_period - 1:
-        return answer, dataclasses.replace(state, skipped=state.skipped + 1)
+        return answer, state._replace(skipped=state.skipped + 1)
     return answer, _updated(x, h, trace, state, options)
 
 
@@ -149,12 +144,13 @@ def _initial_state(x: Any, options: OnlineOptions) -> FisherState:
         log.info("natural gradient: rank %d is not below the dimension %d; using %d", rank, dim, dim - 1)
         rank = dim - 1
     d = np.full(rank, EPSILON)
-    v = _fixed_basis(rank, dim).T * np.sqrt(_e(d, EPSILON, dim, options))
-    state = _state(to_module(v.astype(x.dtype), module_of(x)), d, EPSILON, options)
+    root_e = _root_e(d, EPSILON, dim, options)
+    v = to_module((_fixed_basis(rank, dim).T * root_e).astype(x.dtype), module_of(x))
+    state = _state(v, d, EPSILON, root_e, 0)
     trace = total(square_norms(x))
     for _ in range(INITIAL_PASSES):
         state = _updated(x, x @ state.v, trace, state, options)
-    return dataclasses.replace(state, updates=0)
+    return state._replace(updates=0)
 
 
 def _fixed_basis(rank: int, dim: int) -> np.ndarray:
@@ -165,14 +161,14 @@ def _fixed_basis(rank: int, dim: int) -> np.ndarray:
     return basis / np.linalg.norm(basis, axis=1, keepdims=True)
 
 
-def _state(v: Any, d: np.ndarray, rho: float, options: OnlineOptions, updates: int = 0) -> FisherState:
-    e = _e(d, rho, len(v), options)
-    return FisherState(v, d, rho, e, to_module((2.0 - e).astype(v.dtype), module_of(v)), updates)
+def _state(v: Any, d: np.ndarray, rho: float, root_e: np.ndarray, updates: int) -> FisherState:
+    return FisherState(v, d, rho, root_e, to_module((2.0 - root_e * root_e).astype(v.dtype), module_of(v)), updates)
 
 
-def _e(d: np.ndarray, rho: float, dim: int, options: OnlineOptions) -> np.ndarray:
-    beta = rho * (1.0 + options.alpha) + options.alpha / dim * d.sum()  # B2
-    return 1.0 / (beta / d + 1.0)
+def _root_e(d: np.ndarray, rho: float, dim: int, options: OnlineOptions) -> np.ndarray:
+    """Diagonal of E^½ (R,)."""
+    beta = rho * (1.0 + options.alpha) + options.alpha / dim * float(d.sum())  # B2
+    return 1.0 / np.sqrt(beta / d + 1.0)
 
 
 def _updated(x: Any, h: Any, trace: float, state: FisherState, options: OnlineOptions) -> FisherState:
@@ -182,9 +178,8 @@ def _updated(x: Any, h: Any, trace: float, state: FisherState, options: OnlineOp
     like = lambda small: to_module(small.astype(x.dtype), module_of(x))  # noqa: E731
     eta = min(MAX_ETA, 1.0 - math.exp(-n / options.num_samples_history))
     trace_t = eta / n * trace + (1.0 - eta) * (dim * state.rho + float(state.d.sum()))  # tr(T_t), B6
-    inverse_root_e = 1.0 / np.sqrt(state.e)
-    y = state.v * like((1.0 - eta) / trace_t * (state.d + state.rho) * inverse_root_e)
-    accumulate(y, 1.0, x, h * like(eta / (n * trace_t) * inverse_root_e))  # B7, divided by tr(T_t)
+    y = state.v * like((state.d + state.rho) * ((1.0 - eta) / trace_t) / state.root_e)
+    accumulate(y, 1.0, x, h * like(eta / (n * trace_t) / state.root_e))  # B7, divided by tr(T_t)
     c, u = np.linalg.eigh(to_cpu(y.T @ y).astype(np.float64))  # B8
     c, u = c[::-1], u[:, ::-1]
     floor = max((state.rho * (1.0 - eta) / trace_t) ** 2, SMALLEST_C)
@@ -194,11 +189,11 @@ def _updated(x: Any, h: Any, trace: float, state: FisherState, options: OnlineOp
     smallest = max(EPSILON, DELTA * trace_t * float(root_c[0]))
     d = np.maximum(trace_t * root_c - rho, smallest)  # B11
     rho = max(rho, smallest)
-    root_e = np.sqrt(_e(d, rho, dim, options))
+    root_e = _root_e(d, rho, dim, options)
     v = y @ like(u * (root_e / root_c))  # B9 times E^½
     if suspect:
         v = _orthogonal(v, root_e)
-    return _state(v, d, rho, options, state.updates + 1)
+    return _state(v, d, rho, root_e, state.updates + 1)
 
 
 def _orthogonal(v: Any, root_e: np.ndarray) -> Any:
