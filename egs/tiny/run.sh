@@ -25,4 +25,4 @@ stage 6 "Decoding with the monophones" exp/mono/decode_test -- \
 stage 7 "Network" exp/nnet -- train_ngsgd.py --cmd "$cmd" --config conf/nnet.conf data/train data/lang exp/mono exp/nnet
 stage 8 "Decoding with the network" exp/nnet/decode_test -- \
   decode_nnet.sh --cmd "$cmd" --nj 2 exp/mono/graph data/test exp/nnet/decode_test
-show_results.sh exp/mono/decode_test exp/nnet/decode_test
+show_results.py exp/mono/decode_test exp/nnet/decode_test

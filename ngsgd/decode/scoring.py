@@ -104,7 +104,8 @@ def confidence_interval(reference: Transcripts, hypothesis: Transcripts, options
         [reference[k] for k in keys], [hypothesis[k] for k in keys], replications=options.replications,
         seed=options.seed,
     )  # fmt: skip
-    return 100.0 * found["ci95min"], 100.0 * found["ci95max"]
+    # kaldialign's interval is the mean ± 1.96 standard deviations of the resampled rates, which knows no zero.
+    return max(0.0, 100.0 * found["ci95min"]), 100.0 * found["ci95max"]
 
 
 def _filtered(words: Iterable[str], removed: set[str]) -> list[str]:

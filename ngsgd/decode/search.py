@@ -15,7 +15,7 @@ from ngsgd.hmm.transitions import TransitionModel
 from ngsgd.kaldi_io.fst import FstArrays
 from ngsgd.options import opt
 
-PDF, NEXT, COST, EPSILONS = range(4)  # columns of DecodingGraph.label and .weight, as in lattice_kernel
+PDF, NEXT, COST, EPSILONS = range(4)  # columns of DecodingGraph.label and .weight, as in search_kernel
 
 
 @dataclass
@@ -81,7 +81,7 @@ def search(graph: DecodingGraph, loglikes: np.ndarray, options: SearchOptions) -
     Where no final state is reached, the lattice ends in whatever is alive (`complete` is False), as in Kaldi. Raises
     DataError when the shape is not the graph's, values are NaN, or nothing at all is alive at the end.
     """
-    from ngsgd.decode import lattice_kernel
+    from ngsgd.decode import search_kernel
 
     if loglikes.ndim != 2 or loglikes.shape[1] != graph.num_pdfs:
         raise DataError(f"log-likelihoods of shape {loglikes.shape}, the model has {graph.num_pdfs} pdfs")
@@ -90,7 +90,7 @@ def search(graph: DecodingGraph, loglikes: np.ndarray, options: SearchOptions) -
     if np.isnan(loglikes).any():
         raise DataError("NaN among the log-likelihoods")
     loglikes = np.ascontiguousarray(loglikes, np.float32)
-    state, time_begin, link, complete = lattice_kernel.search(
+    state, time_begin, link, complete = search_kernel.search(
         graph.start, graph.first, graph.label, graph.weight, graph.final, loglikes,
         float(options.acoustic_scale), float(options.beam), options.max_active, options.min_active,
         float(options.lattice_beam), options.prune_interval,
