@@ -29,5 +29,5 @@ def test_the_interval_does_not_go_below_zero(decoding):
 
 
 def test_a_directory_without_figures_is_named(tmp_path):
-    with pytest.raises(DataError, match="nothing/scoring/wer.json: no figures"):
+    with pytest.raises(DataError, match=r"nothing/scoring/wer.json: no figures"):
         results_table([str(tmp_path / "nothing")])
