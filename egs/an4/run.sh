@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# CMU's AN4, spelling and short commands by 84 speakers: from its directory to word error rates.
+#
+# Usage: run.sh [--stage N] CORPUS
+# e.g.: egs/an4/run.sh ~/corpora/an4
+#
+# CORPUS has flac/, train/, test/ (wav.scp, text, utt2spk), lexicon.txt and an4.ug.lm. Rerun after an interruption, it
+# goes on where it was; --stage N redoes everything from stage N on.
+
+set -euo pipefail
+corpus_from=$PWD
+cd "$(dirname "$0")"
+. ../../utils/path.sh
+. cmd.sh
+stage=0
+. parse_options.sh
+[ $# -eq 1 ] || { echo "Usage: run.sh [--stage N] CORPUS; see --help" >&2; exit 2; }
+corpus=$(cd "$corpus_from" && realpath -- "$1")
+. recipe.sh
+
+stage 1 "Data" data/train data/test -- prepare_data.sh "$corpus"
+stage 2 "Dictionary and grammar" data/local data/lang data/lang_test -- prepare_lang.sh "$corpus"
+stage 3 "Features" data/{train,test}/{feats,cmvn}.scp -- \
+  make_features.sh --cmd "$cmd" --nj "$nj" data/train data/test
+stage 4 "Monophones from a flat start" exp/mono -- \
+  train_mono.sh --cmd "$cmd" --nj "$nj" --totgauss 1000 data/train data/lang exp/mono
+stage 5 "Decoding graph" exp/mono/graph -- mkgraph.sh --cmd "$cmd" data/lang_test exp/mono exp/mono/graph
+stage 6 "Decoding with the monophones" exp/mono/decode_test -- \
+  decode_gmm.sh --cmd "$cmd" --nj "$nj" exp/mono/graph data/test exp/mono/decode_test
+stage 7 "Network" exp/nnet -- \
+  train_ngsgd.py --cmd "$cmd" --nj "$nj" --config conf/nnet.conf data/train data/lang exp/mono exp/nnet
+stage 8 "Decoding with the network" exp/nnet/decode_test -- \
+  decode_nnet.sh --cmd "$cmd" --nj "$nj" exp/mono/graph data/test exp/nnet/decode_test
+show_results.py exp/mono/decode_test exp/nnet/decode_test
