@@ -35,14 +35,17 @@ SRC, DST, ARC, FRAME = 0, 1, 2, 3  # columns of `link`
 def _grown(array, needed):
     """The array in a buffer of at least twice the size, for `needed` elements."""
     larger = np.empty(max(needed, 2 * array.size), array.dtype)
-    larger[: array.size] = array
+    for i in range(array.size):  # a slice would take seconds to compile
+        larger[i] = array[i]
     return larger
 
 
 @jit
 def _grown_rows(array, needed):
     larger = np.empty((max(needed, 2 * array.shape[0]), array.shape[1]), array.dtype)
-    larger[: array.shape[0]] = array
+    for i in range(array.shape[0]):
+        for j in range(array.shape[1]):
+            larger[i, j] = array[i, j]
     return larger
 
 
@@ -87,7 +90,9 @@ def _close(begin, tokens, links, cutoff, listed, eps, first, label, weight, toke
     eps[:listed] are the tokens of this time, from `begin` on, whose states have such arcs. Returns the sizes and the
     arrays that may have moved.
     """
-    queue = eps[: max(listed, 1)].copy()
+    queue = np.empty(listed + 16, np.int32)
+    for i in range(listed):
+        queue[i] = eps[i]
     waiting = listed
     while waiting:
         waiting -= 1
@@ -272,12 +277,14 @@ def search(
     reached_final = False
     if time == num_frames and tokens > begin:
         ending = np.empty(tokens - begin)
+        for token in range(begin, tokens):
+            reached_final = reached_final or final[state[token]] < _INFINITY
+        best = _INFINITY
+        for token in range(begin, tokens):
+            ending[token - begin] = cost[token] + (final[state[token]] if reached_final else 0.0)
+            best = min(best, ending[token - begin])
         for i in range(ending.size):
-            ending[i] = cost[begin + i] + final[state[begin + i]]
-        reached_final = ending.min() < _INFINITY
-        if not reached_final:
-            ending[:] = cost[begin:tokens]
-        ending -= ending.min()
+            ending[i] -= best
         tokens, links = _prune(
             0, num_frames, ending, lattice_beam, state, cost, time_begin, link_begin, link, link_cost
         )
@@ -291,7 +298,8 @@ def _extra_costs(since, last, ending, lattice_beam, cost, time_begin, link_begin
     """Eq. (1) from time `last`, where it is `ending`, back to `since`: of the tokens, and of the links."""
     token_base, link_base = time_begin[since], link_begin[since]
     extra = np.full(time_begin[last + 1] - token_base, _INFINITY)
-    extra[time_begin[last] - token_base :] = ending
+    for i in range(ending.size):
+        extra[time_begin[last] - token_base + i] = ending[i]
     link_extra = np.empty(link_begin[last + 1] - link_base)
     for time in range(last, since - 1, -1):
         # The consuming links, which stand behind the epsilons, in one pass; the epsilons, which are in no order, until

@@ -234,7 +234,9 @@ def scan(buf):
     while at < buf.size:
         if count == index.shape[0]:
             grown = np.empty((2 * count, NUM_FIELDS), np.int64)
-            grown[:count] = index
+            for e in range(count):  # a slice would take seconds to compile
+                for field in range(NUM_FIELDS):
+                    grown[e, field] = index[e, field]
             index = grown
         error, at = _scan_one(buf, at, index[count])
         if error:
