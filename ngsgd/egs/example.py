@@ -9,26 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ngsgd.kaldi_io import codec
 from ngsgd.kaldi_io.compressed import CompressedMatrix
 from ngsgd.kaldi_io.holders import holders
 from ngsgd.kaldi_io.stream import TokenReader, TokenWriter
 
 Labels = list[list[tuple[int, float]]]
-
-
-def compress(matrix: np.ndarray) -> CompressedMatrix:
-    """(rows, D) finite values -> the bytes that Kaldi compresses them to: CM for more than 8 rows, else CM2."""
-    return _compressed(matrix, "CM" if matrix.shape[0] > 8 else "CM2")
-
-
-def _compressed(matrix: np.ndarray, kind: str) -> CompressedMatrix:
-    minimum, extent, payload = codec.encode(matrix, kind)
-    return CompressedMatrix(kind, minimum, extent, *matrix.shape, payload)
-
-
-def _dense(m: CompressedMatrix) -> np.ndarray:
-    return codec.decode(m.kind, m.minimum, m.extent, m.rows, m.cols, m.payload)
 
 
 def _no_speaker() -> np.ndarray:
@@ -75,7 +60,7 @@ def _rows(matrix: CompressedMatrix, first: int, count: int) -> CompressedMatrix:
         return matrix
     part = slice(first, first + count)
     if matrix.kind == "CM" and count < 8:
-        return _compressed(_dense(matrix)[part], "CM2")
+        return CompressedMatrix.from_dense(matrix.to_dense()[part], "CM2")
     if matrix.kind == "CM":
         head = matrix.payload[: 8 * matrix.cols]
         codes = np.frombuffer(matrix.payload, np.uint8, offset=len(head)).reshape(matrix.cols, matrix.rows)
@@ -100,7 +85,7 @@ class NnetExampleHolder:
         if isinstance(matrix, np.ndarray):
             if 0 in matrix.shape or not np.isfinite(matrix).all():
                 raise r.error("expected input rows of finite values")
-            matrix = compress(matrix)
+            matrix = CompressedMatrix.from_dense(matrix)
         r.expect("<LeftContext>")
         left_context = r.int32()
         r.expect("<SpkInfo>")

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ngsgd.egs.example import NnetExample, compress
+from ngsgd.egs.example import NnetExample
 from ngsgd.errors import DataError
 from ngsgd.features.stream import for_each, read_features, require_most
+from ngsgd.kaldi_io.compressed import CompressedMatrix
 from ngsgd.kaldi_io.tables import RandomReader, Writer
 from ngsgd.options import opt
 
@@ -54,7 +55,8 @@ def cut(
         speaker = np.zeros(0, np.float32)
         if ivectors is not None:
             speaker = _mean(ivectors[np.minimum(frames // options.ivector_period, len(ivectors) - 1)])
-        yield f"{utterance}-{t}", NnetExample([[(pdf, 1.0)] for pdf in labels], compress(feats[frames]), left, speaker)
+        rows = CompressedMatrix.from_dense(feats[frames])
+        yield f"{utterance}-{t}", NnetExample([[(pdf, 1.0)] for pdf in labels], rows, left, speaker)
 
 
 def _mean(rows: np.ndarray) -> np.ndarray:
