@@ -10,7 +10,7 @@ from ngsgd.errors import DataError
 from ngsgd.gmm.flat_start import read_phone_sets
 from ngsgd.hmm.topology import Topology, read_topology
 from ngsgd.hmm.transitions import TransitionModel, read_transition_model
-from ngsgd.hmm.tree import ContextDependency, compute_all, monophone_tree, read_tree
+from ngsgd.hmm.tree import ContextDependency, monophone_tree, read_tree
 from ngsgd.kaldi_io.stream import TokenReader, TokenWriter, open_reader
 
 HERE = Path(__file__).parent / "golden" / "hmm"
@@ -155,12 +155,6 @@ def test_bad_topologies_are_named(before, after, message):
         from_bytes(Topology, CHAIN.replace(before, after))
 
 
-def test_shortest_passage():
-    topology = read_topology(str(HERE / "topo"))
-    assert [topology.min_length(p) for p in (1, 6)] == [3, 3]
-    assert from_bytes(Topology, CHAIN).min_length(1) == 1
-
-
 def test_phone_sets_must_fit():
     topology = from_bytes(Topology, CHAIN)
     with pytest.raises(DataError, match="two sets"):
@@ -169,16 +163,15 @@ def test_phone_sets_must_fit():
         monophone_tree(topology, [[1]])
 
 
-def test_computing_many_windows_is_computing_each():
+def test_pdfs_of_a_phone_are_those_that_its_windows_get():
     tree = read_tree(str(HERE / "tri1.tree"))
     rng = np.random.default_rng(0)
     windows = rng.integers(6, 82, size=(200, 3))
     windows[:20, 0] = windows[20:40, 2] = 0
     classes = rng.integers(0, 3, size=200)
-    each = [tree.compute(w, c) for w, c in zip(windows, classes, strict=True)]
-    assert compute_all(tree, windows, classes).tolist() == each
-    assert len(set(each)) > 20
-    for window, pdf_class, pdf in zip(windows, classes, each, strict=True):
+    found = [tree.compute(w, c) for w, c in zip(windows, classes, strict=True)]
+    assert len(set(found)) > 20
+    for window, pdf_class, pdf in zip(windows, classes, found, strict=True):
         assert pdf in tree.pdfs_of(int(window[1]), int(pdf_class))
     with pytest.raises(DataError, match="no pdf for phones"):
         read_tree(str(HERE / "mono.tree")).compute([6], 4)

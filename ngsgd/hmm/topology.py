@@ -54,17 +54,6 @@ class Topology:
         """1 + the largest pdf-class of the phone."""
         return 1 + max(max(s.pdf_class, s.self_loop_pdf_class) for s in self.entry(phone))
 
-    def min_length(self, phone: int) -> int:
-        """The fewest frames in which the phone can be passed."""
-        entry = self.entry(phone)
-        distance = [len(entry)] * len(entry)
-        distance[0] = 0
-        for _ in entry:  # Bellman-Ford over a handful of states
-            for i, state in enumerate(entry):
-                for j, _p in state.transitions:
-                    distance[j] = min(distance[j], distance[i] + (state.pdf_class != NO_PDF))
-        return distance[-1]
-
     def _check(self, where: str) -> None:
         if not self.entries or not self.phone_entry:
             raise DataError(f"{where}: the topology is empty")

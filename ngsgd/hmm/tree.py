@@ -15,8 +15,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.stream import open_reader
 
@@ -274,11 +272,3 @@ def monophone_tree(topology, phone_sets: Sequence[Sequence[int]] | None = None) 
     counts = {p: topology.num_pdf_classes(p) for p in phones}
     to_pdf, _ = stub_map(0, sets, counts, [False] * len(sets))
     return ContextDependency(1, 0, to_pdf)
-
-
-def compute_all(tree: ContextDependency, windows: np.ndarray, pdf_class: np.ndarray) -> np.ndarray:
-    """`tree.compute` of many: windows (n, context_width) int, pdf_class (n,) int -> (n,) int32; repeats cost little."""
-    keys = np.concatenate([np.asarray(windows), np.asarray(pdf_class)[:, None]], axis=1)
-    unique, inverse = np.unique(keys, axis=0, return_inverse=True)
-    pdfs = np.array([tree.compute(k[:-1], k[-1]) for k in unique], dtype=np.int32)
-    return pdfs[inverse.reshape(-1)]

@@ -1,6 +1,5 @@
 """Diagonal GMMs and Viterbi search the slow and obvious way, in float64."""
 
-import itertools
 import math
 
 import numpy as np
@@ -59,8 +58,3 @@ def split_targets(occ, target, power, min_count):
         else:
             counts[p] += 1
     return counts
-
-
-def all_windows(phones, width):
-    """Every window of phones, 0 at the edges included."""
-    return itertools.product([0, *phones], repeat=width)
