@@ -7,6 +7,7 @@ import time
 
 import pytest
 from conftest import environment
+from test_launch import processes_in, wait_for
 
 NEED = ("data/feats.scp", "data/cmvn.scp", "data/utt2spk", "lang/topo", "lang/phones.txt", "lang/phones/silence.csl")
 NEED_ALI = ("ali/final.mdl", "ali/tree", "ali/num_jobs", "ali/ali.1.gz")
@@ -116,3 +117,21 @@ def test_real_training_learns_and_survives_kills(run, golden, golden_data):
             time.sleep(0.1)
     run(*command, "ali", "exp/b")
     assert (golden_data / "exp/a/final.mdl").read_bytes() == (golden_data / "exp/b/final.mdl").read_bytes()
+
+
+@pytest.mark.slow
+def test_interrupt_while_making_examples_ends_the_jobs(run, golden, golden_data):
+    command = ["train_ngsgd.py", *SMALL, "data", str(golden / "lang"), "ali", "exp/c"]
+    process = subprocess.Popen(
+        command, cwd=golden_data, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    log = golden_data / "exp/c/egs/log/make_egs.1.log"
+    wait_for(log.exists, "the start of making examples")
+    process.send_signal(signal.SIGTERM)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "ending the jobs; the same command goes on from here" in error
+    wait_for(lambda: processes_in(golden_data) == [], "the end of the jobs")
+    result = run(*command)
+    assert "iteration 5/5" in result.stderr
+    assert "is there already" in run(*command).stderr

@@ -112,7 +112,7 @@ stage() {
   (
     set -e
     "$@"
-  ) 2>&1 | tee -- "$log" >&2
+  ) 2>&1 | tee -i -- "$log" >&2 # Ctrl-C: the command has a last word to say
   status=${PIPESTATUS[0]}
   set "$errexit"
   if [ "$status" -ne 0 ]; then

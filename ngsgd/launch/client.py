@@ -61,9 +61,20 @@ class Launcher:
     ) -> Launched:
         """Start `words` (with JOB standing for first..last of `jobs`) and return at once."""
         numbered = [f"JOB={jobs[0]}:{jobs[1]}"] if jobs else []
+        return self._spawn([*self.words, *shlex.split(options), *numbered, log, *words], what, log)
+
+    def run_script(self, words: list[str], log: str) -> None:
+        """Run a script that launches jobs itself, its messages to our stderr. Raises DataError when it fails."""
+        if shutil.which(words[0]) is None:
+            raise DataError(f"{words[0]} is not on PATH: source path.sh")
+        launched = self._spawn(words, words[0], log)
+        if launched.wait() != 0:
+            raise DataError(launched.complaint())
+
+    def _spawn(self, command: list[str], what: str, log: str) -> Launched:
         parent = os.getpid()
         process = subprocess.Popen(
-            [*self.words, *shlex.split(options), *numbered, log, *words],
+            command,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             pass_fds=self.keep,
@@ -73,13 +84,15 @@ class Launcher:
         self.running = [other for other in self.running if not other.finished()] + [launched]
         return launched
 
-    def run(
-        self, what: str, log: str, words: list[str], jobs: tuple[int, int] | None = None, options: str = ""
-    ) -> None:
-        """As `start`, and wait. Raises DataError when it fails: the launcher has shown the end of the log by then."""
-        launched = self.start(what, log, words, jobs, options)
+    def run(self, what: str, log: str, words: list[str], output: str) -> None:
+        """As `start`, and wait for its end and for the file `output`.
+
+        Raises DataError when it fails (the launcher has shown the end of the log by then) or the file does not come.
+        """
+        launched = self.start(what, log, words)
         if launched.wait() != 0:
             raise DataError(launched.complaint())
+        wait_for_files([output], what)
 
     def end_all(self) -> None:
         """End what still runs, with all of its jobs: asked first, then killed."""

@@ -37,14 +37,16 @@ class Bar:
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
         console = Console(stderr=True, highlight=False)
         self.progress = Progress(*columns, TimeElapsedColumn(), console=console, auto_refresh=False, transient=True)
-        self.task = self.progress.add_task("", total=None)
-        self.progress.start()
+        self.task = None  # the bar is there from the first `at` on
 
     def line(self, text: str) -> None:
         self.progress.console.print(text, markup=False, soft_wrap=True)
         self.progress.refresh()
 
     def at(self, done: int, total: int, doing: str) -> None:
+        if self.task is None:
+            self.task = self.progress.add_task(doing, total=total)
+            self.progress.start()
         self.progress.update(self.task, completed=done, total=total, description=doing)
         self.progress.refresh()
 

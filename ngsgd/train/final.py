@@ -11,7 +11,7 @@ import json
 import logging
 
 from ngsgd.kaldi_io.files import open_text_writer
-from ngsgd.launch.client import Launcher, wait_for_files
+from ngsgd.launch.client import Launcher
 from ngsgd.train import programs
 from ngsgd.train.diagnostics import Scores, read_scores, score_command
 from ngsgd.train.options import TrainOptions
@@ -40,6 +40,11 @@ def candidates(scores: dict[int, Scores], first: int, last: int, options: TrainO
     return sorted(chosen, key=lambda x: (scores[x].valid_logprob if x in scores else float("-inf"), -x))
 
 
+def is_finished(work: Workdir) -> bool:
+    """Whether the final model and its scores are there: nothing is left to do."""
+    return work.has("final.mdl") and work.has("stats/train.final.json")
+
+
 def make_final(
     work: Workdir, egs: str, rows: list[Row], scores: dict[int, Scores], options: TrainOptions, launcher: Launcher
 ) -> Scores:
@@ -51,20 +56,14 @@ def make_final(
         if options.final != "last":
             chosen = work.file("combined.mdl")
             words = programs.combine([work.model(x) for x in models], egs, options.final == "combine", chosen)
-            _run(work, launcher, "the final combination", "combine", words, chosen)
+            launcher.run("the final combination", work.log("combine"), words, chosen)
         words = programs.adjust_priors(chosen, egs, options.seed, work.file("final.mdl"))
         with open_text_writer(work.file("final.json")) as out:
             json.dump({"how": options.final, "models": models}, out)
             out.write("\n")
-        _run(work, launcher, "adjusting the priors", "adjust_priors", words, work.file("final.mdl"))
-    if not work.has("stats/train.final.json"):
+        launcher.run("adjusting the priors", work.log("adjust_priors"), words, work.file("final.mdl"))
+    if not is_finished(work):
         words = score_command(work, egs, work.file("final.mdl"), "final")
-        _run(
-            work, launcher, "scoring the final model", "compute_prob.final", words, work.file("stats/train.final.json")
-        )
+        stats = work.file("stats/train.final.json")
+        launcher.run("scoring the final model", work.log("compute_prob.final"), words, stats)
     return read_scores(work, "final")
-
-
-def _run(work: Workdir, launcher: Launcher, what: str, log_name: str, words: list[str], output: str) -> None:
-    launcher.run(what, work.log(log_name), words)
-    wait_for_files([output], what)

@@ -91,8 +91,8 @@ class Iteration:
                 self.row.learning_rate,
                 output,
             )
-            self.launcher.run(f"iteration {self.x}, inserting a layer", self.work.log(f"insert.{self.x}"), words)
-            wait_for_files([output], "inserting a layer")
+            what = f"iteration {self.x}, inserting a layer"
+            self.launcher.run(what, self.work.log(f"insert.{self.x}"), words, output)
         return output
 
     def _write_job(self, job: int) -> None:
@@ -149,8 +149,8 @@ class Iteration:
         else:
             name = "average"
             words = [*programs.average(models, "-"), "|", *programs.set_learning_rate("-", next_learning_rate, output)]
-        self.launcher.run(f"iteration {self.x}, merging the jobs' models", self.work.log(f"{name}.{self.x}"), words)
-        wait_for_files([output], f"iteration {self.x}")
+        what = f"iteration {self.x}, merging the jobs' models"
+        self.launcher.run(what, self.work.log(f"{name}.{self.x}"), words, output)
 
 
 def remove_leftovers(work: Workdir, x: int) -> None:

@@ -92,5 +92,6 @@ class DriverOptions:
     device: str = opt("cpu", "where the training jobs compute", choices=("cpu", "gpu"))
     max_tries: int = opt(1, "run a training job that failed again, so often in all")
     cleanup: bool = opt(True, "remove what neither a resume nor the final model needs; every 10th model stays")
+    remove_egs: bool = opt(False, "remove the examples that were made here, when all is done")
     dry_run: bool = opt(False, "make the examples, write plan.tsv and stop")
     overwrite: bool = opt(False, "begin anew in a directory where training was begun with other options")

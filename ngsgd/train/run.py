@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from ngsgd.launch.process import Interrupted, raise_on_signals
 from ngsgd.report.display import Display, make_display
 from ngsgd.report.progress import format_time
 from ngsgd.train.driver import Driver
+from ngsgd.train.final import is_finished
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import Row, make_plan, read_plan, write_plan
 from ngsgd.train.setup import Examples, Inputs, make_examples, make_input_transform, make_model_0
@@ -31,17 +33,22 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
         work.clear()
     named = {"data": data, "lang": lang, "ali": ali, "egs": how.egs_dir or "made here"}
     work.record(options, {name: os.path.normpath(path) for name, path in named.items()})
+    if is_finished(work):
+        log.info("%s is there already; --overwrite begins anew", work.file("final.mdl"))
+        return
     launcher = Launcher(how.cmd, keep=(lock,))
     display = make_display()
     start = time.monotonic()
     with ending_jobs(launcher, display):
-        examples = make_examples(work, inputs, options, how)
+        examples = make_examples(work, inputs, options, how, launcher)
         plan = _plan(work, examples, options, display)
         if how.dry_run:
             return
-        make_input_transform(work, inputs, examples, options, how)
+        make_input_transform(work, inputs, examples, options, how, launcher)
         make_model_0(work, inputs, examples, options, plan[0].learning_rate, launcher)
         Driver(work, examples.directory, plan, options, how, launcher, display).run()
+        if how.remove_egs and not how.egs_dir:
+            shutil.rmtree(examples.directory)
         display.line(f"{work.file('final.mdl')} is ready after {format_time(time.monotonic() - start)}")
 
 

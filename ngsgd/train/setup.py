@@ -6,13 +6,12 @@ Each is made only where it is missing, so that an interrupted preparation goes o
 import os
 import shlex
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_bytes, open_bytes_writer
-from ngsgd.launch.client import Launcher, wait_for_files
+from ngsgd.launch.client import Launcher
 from ngsgd.options import flag_name
 from ngsgd.train import programs
 from ngsgd.train.options import DriverOptions, TrainOptions
@@ -102,29 +101,23 @@ def _number(directory: str, name: str) -> int:
     return int(text)
 
 
-def run_step(words: list[str], log_name: str) -> None:
-    """Run a script of steps/, its messages to our stderr. Raises DataError when it fails or is not there."""
-    if shutil.which(words[0]) is None:
-        raise DataError(f"{words[0]} is not on PATH: source path.sh")
-    if status := subprocess.call(words):
-        raise DataError(f"{words[0]} failed with status {status}; its logs are in {log_name}")
-
-
-def make_examples(work: Workdir, inputs: Inputs, options: TrainOptions, how: DriverOptions) -> Examples:
+def make_examples(
+    work: Workdir, inputs: Inputs, options: TrainOptions, how: DriverOptions, launcher: Launcher
+) -> Examples:
     """The examples to train on: made in DIR/egs, or somebody's in --egs-dir."""
     directory = how.egs_dir or work.file("egs")
     if not how.egs_dir:
         names = ("samples_per_iter", "min_passes", "num_utts_subset", "frames_per_eg", "left_context", "right_context")
         sizes = [word for name in (*names, "seed") for word in (f"--{flag_name(name)}", str(getattr(options, name)))]
         extra = ["--cmd", how.cmd, "--nj", str(how.nj), *shlex.split(options.egs_opts)]
-        run_step(["make_egs.sh", *extra, *sizes, inputs.data, inputs.ali, directory], f"{directory}/log")
+        launcher.run_script(["make_egs.sh", *extra, *sizes, inputs.data, inputs.ali, directory], f"{directory}/log")
     examples = Examples.read(directory)
     examples.check(options)
     return examples
 
 
 def make_input_transform(
-    work: Workdir, inputs: Inputs, examples: Examples, options: TrainOptions, how: DriverOptions
+    work: Workdir, inputs: Inputs, examples: Examples, options: TrainOptions, how: DriverOptions, launcher: Launcher
 ) -> None:
     """lda.mat, unless the examples have i-vectors, which it would have to see."""
     if examples.ivector_dim or work.has("lda.mat"):
@@ -132,7 +125,7 @@ def make_input_transform(
     contexts = ["--left-context", str(options.left_context), "--right-context", str(options.right_context)]
     words = ["get_lda.sh", "--cmd", how.cmd, "--nj", str(how.nj), *contexts]
     words += [inputs.data, inputs.lang, inputs.ali, examples.directory, str(work.path)]
-    run_step(words, work.file("log"))
+    launcher.run_script(words, work.file("log"))
 
 
 def make_model_0(
@@ -153,7 +146,7 @@ def make_model_0(
     if options.presoftmax_prior_scale_power:
         scales = work.file("prior_scales")
         words = programs.prior_scales(model, inputs.alignments(), options.presoftmax_prior_scale_power, scales)
-        _run(work, launcher, "scaling the output layer", "prior_scales", words, scales)
+        launcher.run("scaling the output layer", work.log("prior_scales"), words, scales)
     config, hidden = work.file("nnet.config"), work.file("hidden.config")
     given = {
         "feat_dim": examples.feat_dim,
@@ -164,14 +157,9 @@ def make_model_0(
         "learning_rate": learning_rate,
     }
     words = programs.make_config(options, given, config, hidden)
-    _run(work, launcher, "configuring the network", "make_config", words, hidden)
+    launcher.run("configuring the network", work.log("make_config"), words, hidden)
     words = programs.init(config, model, inputs.alignments(), options.seed, work.model(0))
-    _run(work, launcher, "initialising the network", "init", words, work.model(0))
-
-
-def _run(work: Workdir, launcher: Launcher, what: str, log_name: str, words: list[str], output: str) -> None:
-    launcher.run(what, work.log(log_name), words)
-    wait_for_files([output], what)
+    launcher.run("initialising the network", work.log("init"), words, work.model(0))
 
 
 def _copy(source: str, target: str) -> None:
