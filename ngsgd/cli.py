@@ -152,13 +152,15 @@ def options_from(*options_classes: type) -> Callable:
         @functools.wraps(function)
         def with_options(*args: Any, **kwargs: Any) -> Any:
             given = {f.name: kwargs.pop(f.name) for c in options_classes for f in dataclasses.fields(c)}
-            config = kwargs.pop("config_file")
+            config = kwargs.pop("options_file_")
             for options_class, values in zip(options_classes, _resolve(options_classes, config, given), strict=True):
                 kwargs[_keyword(options_class)] = options_class(**values)
             return function(*args, **kwargs)
 
         params = [*getattr(function, "__click_params__", [])]
-        config_option = _Option(["--config", "config_file"], default=None, metavar="FILE", help="Read options from this file.")
+        config_option = _Option(
+            ["--config", "options_file_"], default=None, metavar="FILE", help="Read options from this file."
+        )
         added = [option for c in options_classes for option in _click_options(c)] + [config_option]
         with_options.__click_params__ = params + added[::-1]
         return with_options

@@ -66,3 +66,9 @@ def test_bad_input_is_one_line_and_exit_1(program, kind, run, tmp_path):
     assert "Traceback" not in result.stderr
     assert message and message[-1].startswith("ERROR ")
     assert not output.exists()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_option_hides_an_argument(program, run):
+    """click warns when two parameters have one name, and then loses one of them."""
+    assert "Warning" not in run(program, "--help").stderr
