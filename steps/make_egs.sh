@@ -93,6 +93,7 @@ rm "$dir/first.scp"
 egs-plan --nj="$nj" --left-context="$left_context" --right-context="$right_context" --seed="$seed" \
   --feat-dim="$feat_dim" --ivector-dim="$ivector_dim" \
   ${frames_per_eg:+--frames-per-eg="$frames_per_eg"} ${samples_per_iter:+--samples-per-iter="$samples_per_iter"} \
+  --num-frames-diagnostic="$num_frames_diagnostic" --num-frames-combine="$num_frames_combine" \
   ${min_passes:+--min-passes="$min_passes"} ${num_utts_subset:+--num-utts-subset="$num_utts_subset"} \
   "$data" "$alignments" "$dir"
 num_archives=$(cat "$dir/info/num_archives")
@@ -102,7 +103,8 @@ make=(make-egs --model="$ali/final.mdl" --left-context="$left_context" --right-c
 # subset NAME DIAGNOSTIC COMBINE: single frames of the utterances of lists/NAME.scp.
 subset() {
   if [ -f "$dir/$2" ] && [ -f "$dir/$3" ]; then return 0; fi
-  $cmd "$dir/log/make_$1.log" "${make[@]}" --num-frames=1 "$(pipeline "$dir/lists/$1.scp")" "$alignments" ark:- '|' \
+  $cmd "$dir/log/make_$1.log" "${make[@]}" --num-frames=1 --keep="$(cat "$dir/lists/$1.keep")" \
+    "$(pipeline "$dir/lists/$1.scp")" "$alignments" ark:- '|' \
     egs-subset --seed="$seed" --n="$num_frames_diagnostic" --n-second="$num_frames_combine" ark:- \
     "ark:$dir/$2" "ark:$dir/$3"
 }

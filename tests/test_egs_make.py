@@ -96,6 +96,16 @@ def test_an_example_goes_to_its_archive_whatever_else_is_made(tables, tmp_path):
         assert entries(f"ark:{tmp_path}/alone.{n}") == part
 
 
+def test_keeping_a_part_of_the_examples(tables, tmp_path):
+    _, _, feats, ali = tables
+    for keep in (1.0, 0.5):
+        make_egs(feats, ali, [f"ark:{tmp_path}/{keep}"], MakeEgsOptions(num_frames=1, keep=keep))
+    everything, part = entries(f"ark:{tmp_path}/1.0"), entries(f"ark:{tmp_path}/0.5")
+    assert len(everything) == 33
+    assert 8 < len(part) < 25
+    assert part.items() <= everything.items()
+
+
 def test_lengths_within_tolerance_are_cut_and_others_skipped(tables, tmp_path, caplog):
     _, ali, feats_table, _ = tables
     ali_table = write_table(tmp_path / "b", "int32_vector", a=ali["a"][:-2], b=ali["b"][:-3], c=ali["c"])

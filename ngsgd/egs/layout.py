@@ -4,6 +4,7 @@ Writes into an examples directory, before any example is made:
 
     valid_uttlist, train_subset_uttlist     utterances held out, and as many of the training ones, for diagnostics
     lists/{valid,train_subset,train.J}.scp  the features of these, and of the training utterances of job J
+    lists/{valid,train_subset}.keep         the proportion of their frames to make, enough for the subsets
     info/{num_frames,num_archives,frames_per_eg,egs_per_archive,left_context,right_context,feat_dim,ivector_dim}
     egs.conf                                the resolved options; another run with others is refused
 
@@ -39,6 +40,8 @@ class LayoutOptions:
     samples_per_iter: int = opt(400000, "frames that one job sees in one iteration, at most")
     min_passes: int = opt(16, "lower samples-per-iter, but not under 1000, until an epoch is so many jobs' iterations")
     num_utts_subset: int = opt(300, "utterances held out, and training utterances for diagnostics; at most a tenth")
+    num_frames_diagnostic: int = opt(4000, "frames of each diagnostic set")
+    num_frames_combine: int = opt(10000, "frames of each set for combining models")
     seed: int = opt(0, "seed of the choice of utterances")
 
 
@@ -117,6 +120,10 @@ def write_layout(data: str, alignment_rspecifier: str, directory: str, options: 
     num_frames = sum(lengths[u] for u in train)
     archives = plan_archives(num_frames, options)
     _write_lists(where, feats, valid, subset, train, options.nj)
+    wanted = 1.2 * (options.num_frames_diagnostic + options.num_frames_combine) + 100
+    for name, utterances in (("valid", valid), ("train_subset", subset)):
+        keep = min(1.0, wanted / max(1, sum(lengths[u] for u in utterances)))
+        _write_lines(where / "lists" / f"{name}.keep", [f"{keep:.4f}"])
     info = {
         "num_frames": num_frames,
         "num_archives": archives.num_archives,

@@ -22,6 +22,8 @@ from ngsgd.options import opt
 
 log = logging.getLogger(__name__)
 
+_DRAWS = 1 << 64
+
 
 @dataclass
 class MakeEgsOptions:
@@ -34,7 +36,8 @@ class MakeEgsOptions:
     ivectors: str = opt("", "table (rspecifier) of online i-vectors, one row for each ivector-period frames")
     ivector_period: int = opt(10, "frames that one row of --ivectors stands for")
     length_tolerance: int = opt(2, "frames by which features and alignment may differ; the longer is cut")
-    seed: int = opt(0, "seed of the distribution over several outputs")
+    keep: float = opt(1.0, "make only this proportion of the examples, chosen by their keys")
+    seed: int = opt(0, "seed of the distribution over several outputs, and of the choice by --keep")
 
     def check(self) -> None:
         """DataError for sizes that make no sense."""
@@ -42,6 +45,8 @@ class MakeEgsOptions:
             raise DataError("contexts and tolerance are frames, 0 or more")
         if self.num_frames < 1 or self.ivector_period < 1:
             raise DataError("--num-frames and --ivector-period are frames, 1 or more")
+        if not 0 < self.keep <= 1:
+            raise DataError(f"--keep: expected a proportion above 0, at most 1, got {self.keep}")
 
 
 def cut(
@@ -50,13 +55,16 @@ def cut(
     """(key, example) of one utterance. feats (T, D); pdfs (T,) int32; ivectors (ceil(T / period), E) or None."""
     num_frames, left, right = options.num_frames, options.left_context, options.right_context
     for t in range(0, len(feats), num_frames):
+        key = f"{utterance}-{t}"
+        if options.keep < 1 and _draw(key, options.seed, b"keep") >= options.keep * _DRAWS:
+            continue
         labels = pdfs[t : t + num_frames].tolist()
         frames = np.clip(np.arange(t - left, t + len(labels) + right), 0, len(feats) - 1)
         speaker = np.zeros(0, np.float32)
         if ivectors is not None:
             speaker = _mean(ivectors[np.minimum(frames // options.ivector_period, len(ivectors) - 1)])
         rows = CompressedMatrix.from_dense(feats[frames])
-        yield f"{utterance}-{t}", NnetExample([[(pdf, 1.0)] for pdf in labels], rows, left, speaker)
+        yield key, NnetExample([[(pdf, 1.0)] for pdf in labels], rows, left, speaker)
 
 
 def _mean(rows: np.ndarray) -> np.ndarray:
@@ -68,10 +76,15 @@ def _mean(rows: np.ndarray) -> np.ndarray:
     return total
 
 
+def _draw(key: str, seed: int, purpose: bytes) -> int:
+    """0 .. _DRAWS − 1, all as likely, given by key, seed and purpose."""
+    salt = seed.to_bytes(8, "little", signed=True)
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8, salt=salt, person=purpose).digest(), "little")
+
+
 def archive_of(key: str, num_archives: int, seed: int) -> int:
     """The archive, 0..num_archives-1, that an example belongs to: by its key, so whoever makes it."""
-    digest = hashlib.blake2b(key.encode(), digest_size=8, salt=seed.to_bytes(8, "little", signed=True)).digest()
-    return int.from_bytes(digest, "little") % num_archives
+    return _draw(key, seed, b"archive") % num_archives
 
 
 def make_egs(
