@@ -21,6 +21,7 @@ the product (2 N R D' + 2 R P Q, D' the other's): `add_product` counts, and take
 layer and a large minibatch the second is several times cheaper.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -91,13 +92,17 @@ def accumulate(out: Any, alpha: float, a: Any, b: Any) -> None:
         product *= alpha
         out += product
         return
-    from scipy.linalg.blas import dgemm, sgemm
-
     # Fortran order sees outᵀ (Q, P) += alpha bᵀ a.
     left, trans_left = (b.T, 0) if b.flags.c_contiguous else (b, 1)
     right, trans_right = (a.T, 1) if a.flags.c_contiguous else (a, 0)
-    gemm = sgemm if out.dtype == np.float32 else dgemm
-    gemm(alpha, left, right, beta=1.0, c=out.T, trans_a=trans_left, trans_b=trans_right, overwrite_c=1)
+    _gemm(out.dtype)(alpha, left, right, beta=1.0, c=out.T, trans_a=trans_left, trans_b=trans_right, overwrite_c=1)
+
+
+@functools.cache
+def _gemm(dtype: Any) -> Any:
+    from scipy.linalg.blas import dgemm, sgemm
+
+    return sgemm if dtype == np.float32 else dgemm
 
 
 def add_product(params: Any, step: float, y: Direction, x: Direction) -> None:
