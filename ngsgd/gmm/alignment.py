@@ -19,7 +19,7 @@ from ngsgd.errors import DataError
 from ngsgd.features.stream import check_features, read_features, require_most
 from ngsgd.gmm.model import read_model
 from ngsgd.gmm.stats import Accumulator, write_stats
-from ngsgd.gmm.update import boost_silence
+from ngsgd.gmm.update import boost_silence, parse_phones
 from ngsgd.hmm.align import Aligner, AlignOptions, equal_align
 from ngsgd.kaldi_io.tables import RandomReader, SequentialReader, Writer
 from ngsgd.options import opt
@@ -40,14 +40,6 @@ class EqualOptions:
     """The random choices of equal alignment."""
 
     seed: int = opt(0, "seed of the paths chosen (with the utterance's name)")
-
-
-def parse_phones(text: str) -> list[int]:
-    """`1:2:3` -> [1, 2, 3]. DataError for anything else."""
-    words = [w for w in text.replace(",", ":").split(":") if w]
-    if not words or not all(w.isdigit() for w in words):
-        raise DataError(f"expected phones like 1:2:3, got '{text}'")
-    return sorted({int(w) for w in words})
 
 
 class Tally:

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 
-from ngsgd.gmm.alignment import parse_phones
 from ngsgd.gmm.model import read_model, write_model
 from ngsgd.gmm.stats import read_stats, write_stats
 from ngsgd.gmm.update import (
@@ -14,6 +13,7 @@ from ngsgd.gmm.update import (
     SplitOptions,
     TransitionUpdateOptions,
     boost_silence,
+    parse_phones,
     parse_update_flags,
     split,
     update_gmm,

@@ -218,6 +218,14 @@ def _split_pdf(gmm: AmDiagGmm, pdf: int, target: int, options: SplitOptions):
     return weights, means_invvars, inv_vars
 
 
+def parse_phones(text: str) -> list[int]:
+    """`1:2:3` -> [1, 2, 3]. DataError for anything else."""
+    words = [w for w in text.replace(",", ":").split(":") if w]
+    if not words or not all(w.isdigit() for w in words):
+        raise DataError(f"expected phones like 1:2:3, got '{text}'")
+    return sorted({int(w) for w in words})
+
+
 def boost_silence(transitions: TransitionModel, gmm: AmDiagGmm, phones, factor: float) -> AmDiagGmm:
     """The model with the mixture weights of the pdfs of `phones` multiplied by `factor`: they win more often."""
     pdfs, only_theirs = transitions.pdfs_for_phones(phones)
