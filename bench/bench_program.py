@@ -40,9 +40,10 @@ def write_model_and_examples(name: str, frames: int, folder: str) -> None:
     import numpy as np
     from networks import CONTEXT, FRAME_DIM, LAYERS, network
 
-    from ngsgd.egs.example import NnetExample, compress
+    from ngsgd.egs.example import NnetExample
     from ngsgd.hmm.topology import NO_PDF, HmmState, Topology
     from ngsgd.hmm.transitions import TransitionModel
+    from ngsgd.kaldi_io.compressed import CompressedMatrix
     from ngsgd.kaldi_io.tables import Writer
     from ngsgd.nnet.model import AmNnet, write_model
 
@@ -56,7 +57,7 @@ def write_model_and_examples(name: str, frames: int, folder: str) -> None:
         for i in range(frames // per_example):
             data = rng.standard_normal((per_example + 2 * CONTEXT, FRAME_DIM)).astype(np.float32)
             labels = [[(int(pdf), 1.0)] for pdf in rng.integers(pdfs, size=per_example)]
-            w.write(f"e{i}", NnetExample(labels, compress(data), CONTEXT))
+            w.write(f"e{i}", NnetExample(labels, CompressedMatrix.from_dense(data), CONTEXT))
 
 
 @cli.program(__doc__)

@@ -114,8 +114,15 @@ def test_epsilons_between_two_symbols_go():
 
 def test_epsilon_removal_keeps_probabilities_summing_to_one():
     """State 1 is entered once; one of its two arcs joins the arc before it, the other cannot."""
-    fst = FstArrays.from_arcs(0, [np.inf, np.inf, 0.0], [0, 0, 1, 1], [1, 2, 0, 3], [0, 0, 4, 0],
-                              -np.log([0.6, 0.4, 0.25, 0.75]), [1, 2, 2, 2])
+    fst = FstArrays.from_arcs(
+        0,
+        [np.inf, np.inf, 0.0],
+        [0, 0, 1, 1],
+        [1, 2, 0, 3],
+        [0, 0, 4, 0],
+        -np.log([0.6, 0.4, 0.25, 0.75]),
+        [1, 2, 2, 2],
+    )
     removed = remove_eps_local(fst)
     assert_same_language(fst, removed)
     for state in (0, 1):

@@ -93,10 +93,13 @@ def test_a_damaged_model_is_an_error(cut, golden, tmp_path):
         read_model(str(path))
 
 
-@pytest.mark.parametrize("old,new,message", [
-    (b"<DIMENSION> \x04\x02", b"<DIMENSION> \x04\x03", "expected means and variances of shape"),
-    (b"<WEIGHTS>", b"<WHITES>>", "found '<WHITES>>'"),
-])
+@pytest.mark.parametrize(
+    "old,new,message",
+    [
+        (b"<DIMENSION> \x04\x02", b"<DIMENSION> \x04\x03", "expected means and variances of shape"),
+        (b"<WEIGHTS>", b"<WHITES>>", "found '<WHITES>>'"),
+    ],
+)
 def test_inconsistent_mixtures_are_named(old, new, message):
     from ngsgd.kaldi_io.stream import TokenWriter
 

@@ -53,8 +53,23 @@ def work(source, tmp_path):
     return tmp_path
 
 
-TRAIN = ["train_mono.sh", "--nj", "2", "--num-iters", "4", "--totgauss", "90", "--max-iter-inc", "2",
-         "--realign-iters", "1 3", "--boost-silence", "1.25", "data/train", "data/lang"]
+TRAIN = [
+    "train_mono.sh",
+    "--nj",
+    "2",
+    "--num-iters",
+    "4",
+    "--totgauss",
+    "90",
+    "--max-iter-inc",
+    "2",
+    "--realign-iters",
+    "1 3",
+    "--boost-silence",
+    "1.25",
+    "data/train",
+    "data/lang",
+]
 
 
 def result(folder):
@@ -69,8 +84,19 @@ def result(folder):
 def test_training_from_a_flat_start(work, run):
     run(*TRAIN, "exp/mono")
     made = result(work / "exp/mono")
-    assert set(made) >= {"final.mdl", "tree", "final.occs", "ali.1.gz", "ali.2.gz", "fsts.1.gz", "num_jobs", "plan.tsv",
-                         "cmvn_opts", "delta_opts", "phones.txt"}
+    assert set(made) >= {
+        "final.mdl",
+        "tree",
+        "final.occs",
+        "ali.1.gz",
+        "ali.2.gz",
+        "fsts.1.gz",
+        "num_jobs",
+        "plan.tsv",
+        "cmvn_opts",
+        "delta_opts",
+        "phones.txt",
+    }
     assert not [name for name in made if name.endswith((".acc", ".ark", ".tmp")) or name in ("4.mdl", "5.mdl")]
     transitions, gmm = read_model(str(work / "exp/mono/final.mdl"))
     assert 80 < gmm.num_gauss <= 95 and gmm.dim == 39 and transitions.num_pdfs == gmm.num_pdfs == 62
@@ -99,12 +125,20 @@ def test_features_made_each_time_give_the_same_bytes(work, run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", ["exp/mono/0.mdl", "exp/mono/0.1.acc", "exp/mono/1.mdl", "exp/mono/2.2.acc",
-                                "exp/mono/3.occs", "exp/mono/4.mdl"])
+@pytest.mark.parametrize(
+    "at",
+    ["exp/mono/0.mdl", "exp/mono/0.1.acc", "exp/mono/1.mdl", "exp/mono/2.2.acc", "exp/mono/3.occs", "exp/mono/4.mdl"],
+)
 def test_killed_training_goes_on_to_the_same_bytes(at, work, run):
     run(*TRAIN, "exp/whole")
-    process = subprocess.Popen([*TRAIN, "exp/mono"], cwd=work, env=environment(), start_new_session=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*TRAIN, "exp/mono"],
+        cwd=work,
+        env=environment(),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     while not (work / at).exists() and process.poll() is None:
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
@@ -182,8 +216,10 @@ def test_one_pass_is_two_passes(run, golden, tmp_path):
     np.testing.assert_allclose(a.params(), b.params(), rtol=1e-4, atol=1e-4)
     boosted = run("gmm-align-compiled", "--boost-silence=1.25", "--silence-phones=1", model, graphs, feats, "ark:c.ark")
     assert "boosted 5 pdfs" in boosted.stderr
-    assert "expected phones like 1:2:3" in run("gmm-align-compiled", "--boost-silence=2", model, graphs, feats,
-                                               "ark:d.ark", status=1).stderr
+    assert (
+        "expected phones like 1:2:3"
+        in run("gmm-align-compiled", "--boost-silence=2", model, graphs, feats, "ark:d.ark", status=1).stderr
+    )
 
 
 def test_utterances_without_features_or_path_are_named_and_left_out(run, golden, tmp_path):

@@ -115,8 +115,10 @@ def test_batches_and_jobs_add_up(monkeypatch):
     whole = accumulate(gmm, tid_to_pdf, [(feats, tids)])
     monkeypatch.setattr(stats_module, "_BATCH", 64)
     monkeypatch.setattr(stats_module, "_BLOCK", 16)
-    parts = [accumulate(gmm, tid_to_pdf, [(feats[i:i + 10], tids[i:i + 10]) for i in range(a, b, 10)])
-             for a, b in ((0, 250), (250, 400))]
+    parts = [
+        accumulate(gmm, tid_to_pdf, [(feats[i : i + 10], tids[i : i + 10]) for i in range(a, b, 10)])
+        for a, b in ((0, 250), (250, 400))
+    ]
     parts[0] += parts[1]
     assert relative(parts[0].sums, whole.sums) < 1e-5 and parts[0].total_frames == 400
     other, *_ = small(1)
@@ -125,13 +127,16 @@ def test_batches_and_jobs_add_up(monkeypatch):
         whole += stranger
 
 
-@pytest.mark.parametrize("feats,tids,message", [
-    (np.zeros((5, 4)), np.ones(4), "5 frames of features, 4 in the alignment"),
-    (np.zeros((5, 3)), np.ones(5), "dimension 3, the model wants 4"),
-    (np.zeros((5, 4)), np.full(5, 9), "belongs to another model"),
-    (np.full((5, 4), np.nan), np.ones(5), "NaN"),
-    (np.zeros((0, 4)), np.ones(0), "empty"),
-])
+@pytest.mark.parametrize(
+    "feats,tids,message",
+    [
+        (np.zeros((5, 4)), np.ones(4), "5 frames of features, 4 in the alignment"),
+        (np.zeros((5, 3)), np.ones(5), "dimension 3, the model wants 4"),
+        (np.zeros((5, 4)), np.full(5, 9), "belongs to another model"),
+        (np.full((5, 4), np.nan), np.ones(5), "NaN"),
+        (np.zeros((0, 4)), np.ones(0), "empty"),
+    ],
+)
 def test_what_does_not_fit_is_refused_and_leaves_no_trace(feats, tids, message):
     gmm, _, tid_to_pdf, good_tids, good = small()
     accumulator = Accumulator(gmm, tid_to_pdf)
@@ -201,11 +206,11 @@ def test_transition_probabilities(golden):
     counts[[first, first + 1]] = 30, 10
     counts[[few, few + 1]] = 3, 1
     silence = int(model.state_to_tid[2])
-    counts[silence:silence + 4] = 1000, 0, 0, 0
+    counts[silence : silence + 4] = 1000, 0, 0, 0
     update_transitions(model, counts, TransitionUpdateOptions())
     np.testing.assert_allclose(np.exp(model.log_prob[[first, first + 1]]), [0.75, 0.25], rtol=1e-6)
     assert np.array_equal(model.log_prob[[few, few + 1]], before[[few, few + 1]])
-    silent = np.exp(model.log_prob[silence:silence + 4])
+    silent = np.exp(model.log_prob[silence : silence + 4])
     assert silent.min() == pytest.approx(0.01, rel=1e-5) and silent.sum() == pytest.approx(1.0, abs=2e-3)
     with pytest.raises(DataError, match="transition-ids"):
         update_transitions(model, counts[:-1], TransitionUpdateOptions())
@@ -229,9 +234,10 @@ def test_splitting_keeps_the_density_and_repeats():
     assert np.abs(bigger.log_likelihoods(feats) - gmm.log_likelihoods(feats)).max() < 0.2
     again = split(gmm, occ, SplitOptions(mix_up=20))
     assert np.array_equal(again.means_invvars, bigger.means_invvars)
-    assert not np.array_equal(split(gmm, occ, SplitOptions(mix_up=20, split_seed=1)).means_invvars,
-                              bigger.means_invvars)
-    pairs = bigger.means()[bigger.offsets[2]:bigger.offsets[3]]
+    assert not np.array_equal(
+        split(gmm, occ, SplitOptions(mix_up=20, split_seed=1)).means_invvars, bigger.means_invvars
+    )
+    pairs = bigger.means()[bigger.offsets[2] : bigger.offsets[3]]
     assert len(np.unique(pairs, axis=0)) == len(pairs)
     assert split(gmm, occ, SplitOptions(mix_up=3)).num_gauss == gmm.num_gauss
     assert gmm.weights.sum() == pytest.approx(3.0)

@@ -95,6 +95,14 @@ def test_a_model_of_other_phones_is_refused(golden, run, tmp_path):
     arrays = FstArrays.from_fst(read_fst(str(golden / "lang/L_disambig.fst")))
     arrays.ilabel[arrays.ilabel == 26] = 600
     (tmp_path / "L.fst").write_bytes(arrays.const_bytes())
-    result = run("make-graph", "L.fst", golden / "lang_test/G.fst", golden / "lang/phones/disambig.int",
-                 golden / "gmm/mono/tree", golden / "gmm/mono/final.mdl", "HCLG.fst", status=1)
+    result = run(
+        "make-graph",
+        "L.fst",
+        golden / "lang_test/G.fst",
+        golden / "lang/phones/disambig.int",
+        golden / "gmm/mono/tree",
+        golden / "gmm/mono/final.mdl",
+        "HCLG.fst",
+        status=1,
+    )
     assert "phone 600" in result.stderr and not (tmp_path / "HCLG.fst").exists()

@@ -49,8 +49,10 @@ def test_position_independent_phones_and_state_numbers(tmp_path):
 
 
 def test_one_state_silence_is_left_to_right():
-    assert "<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>\n<State> 1 </State>" in \
-        topology_text(3, 1, [2], [1]).split("<ForPhones>")[2]
+    assert (
+        "<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>\n<State> 1 </State>"
+        in topology_text(3, 1, [2], [1]).split("<ForPhones>")[2]
+    )
 
 
 def test_shared_silence_is_one_unsplit_root(tmp_path):
@@ -61,25 +63,32 @@ def test_shared_silence_is_one_unsplit_root(tmp_path):
     assert roots[1] == "shared split A_B A_E A_I A_S"
 
 
-@pytest.mark.parametrize(("changes", "where", "what"), [
-    ({"lexicon__txt": "<UNK> SPN\nab A C\n"}, "lexicon.txt:2", "phone C"),
-    ({"lexicon__txt": "<UNK> SPN\nab A B\nab A B\n"}, "lexicon.txt:3", "repeats line 2"),
-    ({"lexicon__txt": "<UNK> SPN\nab\n"}, "lexicon.txt:2", "empty pronunciation"),
-    ({"lexicon__txt": "<UNK> SPN\n\nab A\n"}, "lexicon.txt:2", "empty line"),
-    ({"lexicon__txt": "<UNK> SPN\n<s> A\n"}, "lexicon.txt:2", "reserved"),
-    ({"lexicon__txt": "<UNK> SPN\r\nab A\n"}, "lexicon.txt:1", "U+000D"),
-    ({"lexicon__txt": "<UNK> SPN\na\u00a0b A\n"}, "lexicon.txt:2", "U+00A0 (no-break space)"),
-    ({"lexicon__txt": b"<UNK> SPN\na\xe9 A\n"}, "lexicon.txt:2", "0xe9"),
-    ({"lexiconp__txt": "<UNK> 1.0 SPN\nab 1.5 A B\n"}, "lexiconp.txt:2", "(0, 1]"),
-    ({"lexiconp__txt": "<UNK> 1.0 SPN\nab 0.5 A\nx 1 A\nah 1 A\na 1 A\n"}, "lexiconp.txt:2", "where lexicon.txt has"),
-    ({"silence_phones__txt": "SIL SPN\nSIL\n"}, "silence_phones.txt:2", "phone SIL is already in"),
-    ({"nonsilence_phones__txt": "A\nB\nSPN\n"}, "nonsilence_phones.txt:3", "already in silence_phones.txt line 2"),
-    ({"nonsilence_phones__txt": "A\nB\nC_B\n"}, "nonsilence_phones.txt:3", "_B"),
-    ({"nonsilence_phones__txt": "A\nB B1\n"}, "nonsilence_phones.txt:2", "tells them apart"),
-    ({"optional_silence__txt": "A\n"}, "optional_silence.txt:1", "not in silence_phones.txt"),
-    ({"optional_silence__txt": "SIL\nSPN\n"}, "optional_silence.txt:1", "exactly one"),
-    ({"extra_questions__txt": "A Q\n"}, "extra_questions.txt:1", "phone Q"),
-])
+@pytest.mark.parametrize(
+    ("changes", "where", "what"),
+    [
+        ({"lexicon__txt": "<UNK> SPN\nab A C\n"}, "lexicon.txt:2", "phone C"),
+        ({"lexicon__txt": "<UNK> SPN\nab A B\nab A B\n"}, "lexicon.txt:3", "repeats line 2"),
+        ({"lexicon__txt": "<UNK> SPN\nab\n"}, "lexicon.txt:2", "empty pronunciation"),
+        ({"lexicon__txt": "<UNK> SPN\n\nab A\n"}, "lexicon.txt:2", "empty line"),
+        ({"lexicon__txt": "<UNK> SPN\n<s> A\n"}, "lexicon.txt:2", "reserved"),
+        ({"lexicon__txt": "<UNK> SPN\r\nab A\n"}, "lexicon.txt:1", "U+000D"),
+        ({"lexicon__txt": "<UNK> SPN\na\u00a0b A\n"}, "lexicon.txt:2", "U+00A0 (no-break space)"),
+        ({"lexicon__txt": b"<UNK> SPN\na\xe9 A\n"}, "lexicon.txt:2", "0xe9"),
+        ({"lexiconp__txt": "<UNK> 1.0 SPN\nab 1.5 A B\n"}, "lexiconp.txt:2", "(0, 1]"),
+        (
+            {"lexiconp__txt": "<UNK> 1.0 SPN\nab 0.5 A\nx 1 A\nah 1 A\na 1 A\n"},
+            "lexiconp.txt:2",
+            "where lexicon.txt has",
+        ),
+        ({"silence_phones__txt": "SIL SPN\nSIL\n"}, "silence_phones.txt:2", "phone SIL is already in"),
+        ({"nonsilence_phones__txt": "A\nB\nSPN\n"}, "nonsilence_phones.txt:3", "already in silence_phones.txt line 2"),
+        ({"nonsilence_phones__txt": "A\nB\nC_B\n"}, "nonsilence_phones.txt:3", "_B"),
+        ({"nonsilence_phones__txt": "A\nB B1\n"}, "nonsilence_phones.txt:2", "tells them apart"),
+        ({"optional_silence__txt": "A\n"}, "optional_silence.txt:1", "not in silence_phones.txt"),
+        ({"optional_silence__txt": "SIL\nSPN\n"}, "optional_silence.txt:1", "exactly one"),
+        ({"extra_questions__txt": "A Q\n"}, "extra_questions.txt:1", "phone Q"),
+    ],
+)
 def test_faults_are_named_with_their_lines(changes, where, what, tmp_path):
     _, faults = examine(str(dictionary(tmp_path / "dict", **changes)))
     assert any(where in fault and what in fault for fault in faults), faults
@@ -154,8 +163,12 @@ def test_back_off_symbols_pass_through_the_lexicon(golden):
 
 def test_symbol_tables_name_bad_lines(tmp_path):
     path = tmp_path / "words.txt"
-    for text, message in [("<eps> 0\na\n", ":2: expected"), ("<eps> 0\na 1\na 2\n", ":3: symbol a is given twice"),
-                          ("<eps> 0\na 1\nb 1\n", r":3: number 1 \(line 2\)"), ("", "empty")]:
+    for text, message in [
+        ("<eps> 0\na\n", ":2: expected"),
+        ("<eps> 0\na 1\na 2\n", ":3: symbol a is given twice"),
+        ("<eps> 0\na 1\nb 1\n", r":3: number 1 \(line 2\)"),
+        ("", "empty"),
+    ]:
         path.write_text(text)
         with pytest.raises(DataError, match=message):
             SymbolTable.read(str(path))

@@ -142,19 +142,22 @@ def test_grammar_scores_sentences_as_the_model(corpus, run):
             assert cost == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("ngram 1=4", "ngram 1=5", ":11: expected 5 1-grams by the header, found 4"),
-    ("ngram 2=2\n", "ngram 3=2\n", ":3: expected 'ngram 2=COUNT'"),
-    ("\\data\\\n", "", "no \\\\data"),
-    ("\\end\\\n", "", "cut off"),
-    ("-0.5\ta\t-0.1", "-0.5\ta\tx", ":8: expected numbers"),
-    ("-0.5\ta\t-0.1", "0.5\ta\t-0.1", ":8: expected a log10 probability"),
-    ("-0.5\ta\t-0.1", "-inf\ta", ":8: expected a log10 probability"),
-    ("-0.4\ta b", "-0.4\ta b c d", ":13: expected a 2-gram"),
-    ("-0.4\ta b", "-0.4\t<s> a", ":13: the 2-gram '<s> a' is given twice"),
-    ("\\2-grams:", "\\3-grams:", "expected .*2-grams:, got"),
-    ("</s>", "x", "neither|no sentence"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("ngram 1=4", "ngram 1=5", ":11: expected 5 1-grams by the header, found 4"),
+        ("ngram 2=2\n", "ngram 3=2\n", ":3: expected 'ngram 2=COUNT'"),
+        ("\\data\\\n", "", "no \\\\data"),
+        ("\\end\\\n", "", "cut off"),
+        ("-0.5\ta\t-0.1", "-0.5\ta\tx", ":8: expected numbers"),
+        ("-0.5\ta\t-0.1", "0.5\ta\t-0.1", ":8: expected a log10 probability"),
+        ("-0.5\ta\t-0.1", "-inf\ta", ":8: expected a log10 probability"),
+        ("-0.4\ta b", "-0.4\ta b c d", ":13: expected a 2-gram"),
+        ("-0.4\ta b", "-0.4\t<s> a", ":13: the 2-gram '<s> a' is given twice"),
+        ("\\2-grams:", "\\3-grams:", "expected .*2-grams:, got"),
+        ("</s>", "x", "neither|no sentence"),
+    ],
+)
 def test_damaged_arpa_files_are_refused_with_the_line(old, new, message, tmp_path, run):
     assert old in ARPA
     text = ARPA.replace(old, new)
@@ -181,8 +184,12 @@ def test_text_grammar_equals_kaldis(golden, run, tmp_path):
 
 def test_text_grammar_faults(run, tmp_path):
     (tmp_path / "words.txt").write_text("<eps> 0\na 1\n")
-    for text, message in [("0 0 a b\n0\n", "G.txt:1: symbol 'b'"), ("0 0 a a x\n", "G.txt:1: expected a cost"),
-                          ("0 0 a\n", "G.txt:1: expected 'from to"), ("", "empty")]:
+    for text, message in [
+        ("0 0 a b\n0\n", "G.txt:1: symbol 'b'"),
+        ("0 0 a a x\n", "G.txt:1: expected a cost"),
+        ("0 0 a\n", "G.txt:1: expected 'from to"),
+        ("", "empty"),
+    ]:
         (tmp_path / "G.txt").write_text(text)
         assert message in run("fst-compile", "words.txt", "words.txt", "G.txt", "G.fst", status=1).stderr
 

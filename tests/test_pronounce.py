@@ -51,12 +51,28 @@ def test_phones_are_the_39_of_cmudict():
 
 
 def test_endings_follow_the_last_phone():
-    toy = Pronouncer({"kiss": [("K", "IH", "S")], "hop": [("HH", "AA", "P")], "hope": [("HH", "OW", "P")],
-                      "cry": [("K", "R", "AY")], "want": [("W", "AA", "N", "T")], "dog": [("D", "AO", "G")]})
+    toy = Pronouncer(
+        {
+            "kiss": [("K", "IH", "S")],
+            "hop": [("HH", "AA", "P")],
+            "hope": [("HH", "OW", "P")],
+            "cry": [("K", "R", "AY")],
+            "want": [("W", "AA", "N", "T")],
+            "dog": [("D", "AO", "G")],
+        }
+    )
     expected = {
-        "kisses": "K IH S IH Z", "hops": "HH AA P S", "dogs": "D AO G Z", "cries": "K R AY Z", "cried": "K R AY D",
-        "hoped": "HH OW P T", "hopped": "HH AA P T", "wanted": "W AA N T IH D", "hoping": "HH OW P IH NG",
-        "hopping": "HH AA P IH NG", "hopin'": "HH OW P IH N",
+        "kisses": "K IH S IH Z",
+        "hops": "HH AA P S",
+        "dogs": "D AO G Z",
+        "cries": "K R AY Z",
+        "cried": "K R AY D",
+        "hoped": "HH OW P T",
+        "hopped": "HH AA P T",
+        "wanted": "W AA N T IH D",
+        "hoping": "HH OW P IH NG",
+        "hopping": "HH AA P IH NG",
+        "hopin'": "HH OW P IH N",
     }
     assert {w: " ".join(toy(w)[0][0]) for w in expected} == expected
 
@@ -105,8 +121,10 @@ def test_alignment_finds_silent_letters_and_pairs():
     """Letters k n o x as 0-3, phones N OW K S as 0-3; more words than one alignment can explain by chance."""
     words = {"kno": "N OW", "no": "N OW", "on": "OW N", "knox": "N OW K S", "ox": "OW K S", "oko": "OW K OW"}
     phones = ["N", "OW", "K", "S"]
-    data = [(np.array(["knox".index(c) for c in w]), np.array([phones.index(q) for q in p.split()]))
-            for w, p in words.items()]
+    data = [
+        (np.array(["knox".index(c) for c in w]), np.array([phones.index(q) for q in p.split()]))
+        for w, p in words.items()
+    ]
     aligned = align(data, 4, 4, iterations=20, rare=0.01)
     pair_k_s = 1 + 4 + 2 * 4 + 3
     assert aligned[3].tolist() == [0, 1, 2, pair_k_s]
@@ -131,8 +149,20 @@ def test_ngram_probabilities_sum_to_one_and_follow_the_counts():
     assert int(np.argmax(p)) == frequent
 
 
-TOY = {"cat": "K AE T", "hat": "HH AE T", "chat": "CH AE T", "that": "DH AE T", "mat": "M AE T", "math": "M AE TH",
-       "ham": "HH AE M", "cam": "K AE M", "much": "M AH CH", "cut": "K AH T", "hut": "HH AH T", "thus": "DH AH S"}
+TOY = {
+    "cat": "K AE T",
+    "hat": "HH AE T",
+    "chat": "CH AE T",
+    "that": "DH AE T",
+    "mat": "M AE T",
+    "math": "M AE TH",
+    "ham": "HH AE M",
+    "cam": "K AE M",
+    "much": "M AH CH",
+    "cut": "K AH T",
+    "hut": "HH AH T",
+    "thus": "DH AH S",
+}
 
 
 def test_model_speaks_new_words_and_is_deterministic():

@@ -92,14 +92,33 @@ def container_bytes(entries: dict[str, bytes], codec: int = 1) -> bytes:
 
 
 TEXTS = {
-    "BOB1.DOG": dog(6, [(7, "Who are you?*01I'm *GDlost."), (0x2A, "")],
-                    [(7, "I'm Bob!*XY12345678901Hello"), (8, "Yes*02")], "", ("Back again?", "Yes.")),
+    "BOB1.DOG": dog(
+        6,
+        [(7, "Who are you?*01I'm *GDlost."), (0x2A, "")],
+        [(7, "I'm Bob!*XY12345678901Hello"), (8, "Yes*02")],
+        "",
+        ("Back again?", "Yes."),
+    ),
     "SEC2.DOG": dog(12, [], [], "Hello, secretary.", ("", "")),
     "QUEEN2.JAS": jas({0: "I can't reach it.*05Not 2 times.", 1187: "No way!"}),
     "C1A.CUT": cut(["*", "Hey, you there!*03Stop!", "Too late."]),
 }
-RECORDED = ["060007J1", "060007J2", "060007P1", "060007P2", "060008P1", "06XXXXP1", "06XXXXJ1", "12SSSSJ1", "JOE00411",
-            "JOE00412", "JOE00011", "C1A__021", "C1A__022", "C1A__031"]
+RECORDED = [
+    "060007J1",
+    "060007J2",
+    "060007P1",
+    "060007P2",
+    "060008P1",
+    "06XXXXP1",
+    "06XXXXJ1",
+    "12SSSSJ1",
+    "JOE00411",
+    "JOE00412",
+    "JOE00011",
+    "C1A__021",
+    "C1A__022",
+    "C1A__031",
+]
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +156,7 @@ def test_texts_and_speakers_of_all_kinds_of_entry(queen, small):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('"You crash \'em, we cash \'em!"', "YOU CRASH EM WE CASH EM"),
+        ("\"You crash 'em, we cash 'em!\"", "YOU CRASH EM WE CASH EM"),
         ("Prince Alma-what's-his-name resting?", "PRINCE ALMA WHAT'S HIS NAME RESTING"),
         ("Super Soldier Treatment^_...", "SUPER SOLDIER TREATMENT"),
         ("@@ She's the Amazons' @@ (sigh)", "SHE'S THE AMAZONS SIGH"),
@@ -218,8 +237,17 @@ def test_more_takes_what_is_left_but_no_digits_and_no_test_sentence(accepted, sm
     options = accepted.corpus.QueenOptions(more=True)
     accepted.prepare.prepare(small / "queen.1c", str(small), str(tmp_path), options)
     added = {line.split()[0] for line in (tmp_path / "train/text").read_text().splitlines()}
-    assert added == {"BOB-060007P1", "BOB-060007P2", "BOB-060008P1", "JOE-060007J1", "JOE-060007J2", "JOE-06XXXXJ1",
-                     "JOE-12SSSSJ1", "JOE-JOE00011", "JOE-JOE00411"}
+    assert added == {
+        "BOB-060007P1",
+        "BOB-060007P2",
+        "BOB-060008P1",
+        "JOE-060007J1",
+        "JOE-060007J2",
+        "JOE-06XXXXJ1",
+        "JOE-12SSSSJ1",
+        "JOE-JOE00011",
+        "JOE-JOE00411",
+    }
 
 
 def test_quick_keeps_every_speaker_and_about_the_time_asked_for(queen):
@@ -253,8 +281,10 @@ def test_the_program_reports_a_wrong_file_in_one_line(run, tmp_path):
 
 
 def test_lists_are_disjoint_and_every_tested_character_is_known_or_new():
-    lists = {n: dict(line.split() for line in (RECIPE / f"conf/{n}.ids").read_text().splitlines())
-             for n in ("train", "test", "unseen")}
+    lists = {
+        n: dict(line.split() for line in (RECIPE / f"conf/{n}.ids").read_text().splitlines())
+        for n in ("train", "test", "unseen")
+    }
     assert {n: len(v) for n, v in lists.items()} == {"train": 3859, "test": 338, "unseen": 65}
     assert not lists["train"].keys() & lists["test"].keys()
     assert set(lists["test"].values()) <= set(lists["train"].values())
@@ -285,8 +315,10 @@ def test_the_real_corpus_has_the_counts_that_figures_are_for(queen, real_contain
         ["test_unseen", "65", "8", "2.30", "362", "153", "0.00"],
     ]
     assert len((tmp_path / "local/lm/vocabulary.txt").read_text().split()) == 2913
-    sentences = [{line.split(" ", 1)[1] for line in (tmp_path / name / "text").read_text().splitlines()}
-                 for name in queen.corpus.SETS]
+    sentences = [
+        {line.split(" ", 1)[1] for line in (tmp_path / name / "text").read_text().splitlines()}
+        for name in queen.corpus.SETS
+    ]
     assert not sentences[0] & (sentences[1] | sentences[2])
 
 
@@ -300,7 +332,7 @@ def make_deb(folder: Path, content: bytes) -> Path:
     tree = folder / "tree"
     for path, text in {
         "DEBIAN/control": b"Package: flight-of-the-amazon-queen\nVersion: 1\nArchitecture: all\n"
-                          b"Maintainer: x <x@x>\nDescription: x\n",
+        b"Maintainer: x <x@x>\nDescription: x\n",
         "usr/share/scummvm/flight-of-the-amazon-queen/queen.1c": content,
         "usr/share/doc/flight-of-the-amazon-queen/copyright": b"free\n",
     }.items():

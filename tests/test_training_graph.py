@@ -25,8 +25,14 @@ def transcripts(golden) -> dict[str, list[int]]:
 
 def test_graphs_equal_kaldis(golden, run, tmp_path):
     text = f"ark:sym2int.py --map-oov=2 --fields=2- {golden}/lang/words.txt {golden}/corpus/train/text |"
-    run("compile-train-graphs", golden / "gmm/tri1/tree", golden / "gmm/tri1/final.mdl", golden / "lang/L.fst", text,
-        f"ark:{tmp_path}/fsts")
+    run(
+        "compile-train-graphs",
+        golden / "gmm/tri1/tree",
+        golden / "gmm/tri1/final.mdl",
+        golden / "lang/L.fst",
+        text,
+        f"ark:{tmp_path}/fsts",
+    )
     ours = {k: str(g) for k, g in SequentialReader(f"ark:{tmp_path}/fsts", "fst")}
     kaldis = {k: str(g) for k, g in SequentialReader(f"ark:gunzip -c {golden}/gmm/ops/tri1.fsts.gz |", "fst")}
     assert len(ours) == 144 and len(kaldis) == 72

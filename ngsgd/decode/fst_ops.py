@@ -1,8 +1,8 @@
 """Graph operations that OpenFst's wheels lack, on flat arrays.
 
-    push_special      weights moved so that every state sums to the same, which helps the beam
-    remove_symbols    input symbols made epsilon, or their arcs dropped
-    remove_eps_local  epsilons removed where that does not add arcs
+push_special      weights moved so that every state sums to the same, which helps the beam
+remove_symbols    input symbols made epsilon, or their arcs dropped
+remove_eps_local  epsilons removed where that does not add arcs
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def push_special(fst: FstArrays, delta: float = _DELTA) -> FstArrays:
         v = out + 0.1 * v
         v /= np.sqrt((v * v).sum())
     else:
-        log.warning("weight pushing did not converge in %d iterations; the graph is right, the search less efficient",
-                    _MAX_ITERATIONS)
+        log.warning(
+            "weight pushing did not converge in %d iterations; the graph is right, the search less efficient",
+            _MAX_ITERATIONS,
+        )
     cost = -np.log(v)
     weight = (fst.weight + cost[target] - cost[source]).astype(np.float32)
     pushed_final = (fst.final + cost[fst.start] - cost).astype(np.float32)
@@ -62,8 +64,15 @@ def remove_symbols(fst: FstArrays, symbols) -> FstArrays:
 def drop_output_arcs(fst: FstArrays, symbols) -> FstArrays:
     """The FST without the arcs that have one of these output symbols; states that this cuts off stay."""
     keep = ~np.isin(fst.olabel, np.asarray(symbols, np.int32))
-    return FstArrays.from_arcs(fst.start, fst.final, fst.source[keep], fst.ilabel[keep], fst.olabel[keep],
-                               fst.weight[keep], fst.nextstate[keep])
+    return FstArrays.from_arcs(
+        fst.start,
+        fst.final,
+        fst.source[keep],
+        fst.ilabel[keep],
+        fst.olabel[keep],
+        fst.weight[keep],
+        fst.nextstate[keep],
+    )
 
 
 def remove_eps_local(fst: FstArrays) -> FstArrays:
@@ -84,8 +93,12 @@ class _LocalRemoval:
 
     def __init__(self, fst: FstArrays):
         self.start = fst.start
-        flat = [list(arc) for arc in zip(fst.ilabel.tolist(), fst.olabel.tolist(), fst.weight.tolist(),
-                                         fst.nextstate.tolist(), strict=True)]
+        flat = [
+            list(arc)
+            for arc in zip(
+                fst.ilabel.tolist(), fst.olabel.tolist(), fst.weight.tolist(), fst.nextstate.tolist(), strict=True
+            )
+        ]
         ends = fst.offset.tolist()
         self.arcs = [flat[a:b] for a, b in pairwise(ends)]
         self.final = fst.final.tolist()
@@ -108,8 +121,9 @@ class _LocalRemoval:
         source = [s for s, arcs in enumerate(self.arcs) for arc in arcs if arc[3] >= 0]
         kept = [arc for arcs in self.arcs for arc in arcs if arc[3] >= 0]
         ilabel, olabel, weight, target = (np.array(c) for c in zip(*kept, strict=True)) if kept else [np.empty(0)] * 4
-        return FstArrays.from_arcs(self.start, np.array(self.final, np.float32), np.array(source, np.int64), ilabel,
-                                   olabel, weight, target)
+        return FstArrays.from_arcs(
+            self.start, np.array(self.final, np.float32), np.array(source, np.int64), ilabel, olabel, weight, target
+        )
 
     def _make_final(self, state: int, cost: float) -> None:
         if self.final[state] == np.inf:

@@ -48,8 +48,14 @@ def make_lg(lexicon_disambig, grammar):
     return push_special(FstArrays.from_fst(lg)).to_vector()
 
 
-def make_hclg(lg, disambig: Sequence[int], transitions: TransitionModel, tree: ContextDependency,
-              options: GraphOptions, removed_words: Sequence[int] = ()) -> FstArrays:
+def make_hclg(
+    lg,
+    disambig: Sequence[int],
+    transitions: TransitionModel,
+    tree: ContextDependency,
+    options: GraphOptions,
+    removed_words: Sequence[int] = (),
+) -> FstArrays:
     """LG (changed in place) -> HCLG.
 
     Args:
@@ -75,8 +81,9 @@ def make_hclg(lg, disambig: Sequence[int], transitions: TransitionModel, tree: C
     return add_self_loops(FstArrays.from_fst(graph), transitions, options.self_loop_scale)
 
 
-def make_graph(lexicon_disambig: str, grammar: str, disambig: str, tree: str, model: str, hclg: str,
-               options: GraphOptions) -> tuple[int, int]:
+def make_graph(
+    lexicon_disambig: str, grammar: str, disambig: str, tree: str, model: str, hclg: str, options: GraphOptions
+) -> tuple[int, int]:
     """Build HCLG from files and write it as a const FST. Returns (states, arcs)."""
     from ngsgd.hmm.transitions import read_transition_model
     from ngsgd.hmm.tree import read_tree
@@ -102,5 +109,6 @@ def _check_phones(lg, disambig: Sequence[int], transitions: TransitionModel, lex
     used = set(FstArrays.from_fst(lg).ilabel.tolist()) - {0}
     foreign = used - set(transitions.topology.phones) - set(disambig)
     if foreign:
-        raise DataError(f"{lexicon} has phone {min(foreign)}, which {model} has not: "
-                        "they were made with different lang directories")
+        raise DataError(
+            f"{lexicon} has phone {min(foreign)}, which {model} has not: they were made with different lang directories"
+        )

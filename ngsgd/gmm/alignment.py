@@ -67,13 +67,26 @@ class Tally:
         """Log the totals; (done, failed). Raises DataError as `require_most`."""
         require_most(self.done, self.failed, source)
         seconds = max(time.perf_counter() - self._start, 1e-9)
-        log.info("%s %d frames, %.0f a second; log-likelihood %.4f a frame; %d utterances retried", self.verb,
-                 self.frames, self.frames / seconds, self.like / max(self.frames, 1), self.retried)
+        log.info(
+            "%s %d frames, %.0f a second; log-likelihood %.4f a frame; %d utterances retried",
+            self.verb,
+            self.frames,
+            self.frames / seconds,
+            self.like / max(self.frames, 1),
+            self.retried,
+        )
         return self.done, self.failed
 
 
-def align_archive(model: str, graphs: str, feats: str, alignments: str, options: AlignOptions,
-                  boost: BoostOptions | None = None, stats: str = "") -> tuple[int, int]:
+def align_archive(
+    model: str,
+    graphs: str,
+    feats: str,
+    alignments: str,
+    options: AlignOptions,
+    boost: BoostOptions | None = None,
+    stats: str = "",
+) -> tuple[int, int]:
     """Align every utterance that has a graph; with `stats` also accumulate from these alignments under the model.
 
     Silence is boosted for the alignment only. Returns (done, failed).

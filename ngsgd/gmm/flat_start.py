@@ -69,8 +69,9 @@ def global_gaussian(feats: str, dim: int, num_utts: int = 0) -> tuple[np.ndarray
     return mean, variance
 
 
-def flat_model(topology: Topology, dim: int, phone_sets: list[list[int]] | None, mean: np.ndarray,
-               variance: np.ndarray) -> tuple[ContextDependency, TransitionModel, AmDiagGmm]:
+def flat_model(
+    topology: Topology, dim: int, phone_sets: list[list[int]] | None, mean: np.ndarray, variance: np.ndarray
+) -> tuple[ContextDependency, TransitionModel, AmDiagGmm]:
     """Tree, transition model and mixtures of one Gaussian; agrees with Kaldi's gmm-init-mono."""
     tree = monophone_tree(topology, phone_sets)
     transitions = TransitionModel.from_tree(tree, topology)

@@ -106,7 +106,8 @@ class AmDiagGmm:
             blocks.append((columns, first, len(columns), int(count)))
             first += len(columns) * int(count)
         params = np.concatenate(
-            [self.means_invvars[rows], -0.5 * self.inv_vars[rows], self.gconsts[rows, None]], axis=1)
+            [self.means_invvars[rows], -0.5 * self.inv_vars[rows], self.gconsts[rows, None]], axis=1
+        )
         return _Plan(params, blocks)
 
     def log_likelihoods(self, feats: np.ndarray, pdfs: np.ndarray | None = None) -> np.ndarray:
@@ -130,10 +131,10 @@ class AmDiagGmm:
         x = extended(feats, self.dim)
         result = np.empty((width, len(x)), dtype=np.float32)
         for begin in range(0, len(x), _CHUNK):
-            scores = plan.params @ x[begin:begin + _CHUNK].T  # (G', chunk)
+            scores = plan.params @ x[begin : begin + _CHUNK].T  # (G', chunk)
             for columns, first, pdf_count, gauss_count in plan.blocks:
-                block = scores[first:first + pdf_count * gauss_count].reshape(pdf_count, gauss_count, -1)
-                result[columns, begin:begin + _CHUNK] = log_sum_exp(block)
+                block = scores[first : first + pdf_count * gauss_count].reshape(pdf_count, gauss_count, -1)
+                result[columns, begin : begin + _CHUNK] = log_sum_exp(block)
         return np.ascontiguousarray(result.T)
 
     @classmethod
@@ -147,8 +148,13 @@ class AmDiagGmm:
             raise DataError(f"{r.name}: a model of 0 pdfs")
         weights, means_invvars, inv_vars, gconsts = zip(*mixtures, strict=True)
         offsets = np.concatenate([[0], np.cumsum([len(w) for w in weights])])
-        model = cls(offsets, np.concatenate(weights), np.concatenate(means_invvars), np.concatenate(inv_vars),
-                    None if any(g is None for g in gconsts) else np.concatenate(gconsts))
+        model = cls(
+            offsets,
+            np.concatenate(weights),
+            np.concatenate(means_invvars),
+            np.concatenate(inv_vars),
+            None if any(g is None for g in gconsts) else np.concatenate(gconsts),
+        )
         if not np.isfinite(model.means_invvars).all() or not (model.inv_vars > 0).all():
             raise DataError(f"{r.name}: means must be finite and inverse variances positive")
         return model
@@ -189,8 +195,9 @@ def _read_mixture(r, dim: int):
     r.expect("</DiagGMM>", "<DiagGMMEnd>")
     shape = (len(weights), dim)
     if len(weights) == 0 or means_invvars.shape != shape or inv_vars.shape != shape:
-        raise DataError(f"{r.name}: expected means and variances of shape {shape}, "
-                        f"found {means_invvars.shape} and {inv_vars.shape}")
+        raise DataError(
+            f"{r.name}: expected means and variances of shape {shape}, found {means_invvars.shape} and {inv_vars.shape}"
+        )
     return weights, means_invvars, inv_vars, gconsts
 
 

@@ -17,8 +17,10 @@ class PlanOptions:
     num_iters: int = opt(40, "iterations")
     max_iter_inc: int = opt(30, "last iteration that adds Gaussians")
     totgauss: int = opt(1000, "Gaussians in all at the end")
-    realign_iters: str = opt("1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38",
-                             "iterations that align anew, the others keep the last alignments")
+    realign_iters: str = opt(
+        "1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38",
+        "iterations that align anew, the others keep the last alignments",
+    )
     initial_beam: float = opt(6.0, "beam of the first alignment")
     regular_beam: float = opt(10.0, "beam of the later alignments")
 
@@ -40,8 +42,10 @@ def plan(start_gauss: int, options: PlanOptions) -> list[Row]:
         raise DataError(f"--realign-iters: expected numbers, got '{options.realign_iters}'")
     realign = {int(w) for w in words}
     if options.num_iters < 2 or options.max_iter_inc < 1 or 1 not in realign:
-        raise DataError("training needs 2 iterations, must add Gaussians for 1, and must align anew in iteration 1; "
-                        f"got {options.num_iters}, {options.max_iter_inc} and '{options.realign_iters}'")
+        raise DataError(
+            "training needs 2 iterations, must add Gaussians for 1, and must align anew in iteration 1; "
+            f"got {options.num_iters}, {options.max_iter_inc} and '{options.realign_iters}'"
+        )
     step = max(options.totgauss - start_gauss, 0) // options.max_iter_inc
     rows = []
     for x in range(1, options.num_iters):

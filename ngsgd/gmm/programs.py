@@ -50,8 +50,16 @@ def sum_stats(target: str, sources: list[str], output: OutputOptions) -> int:
     return len(sources)
 
 
-def estimate(model: str, stats: list[str], target: str, transition_update: TransitionUpdateOptions,
-             gmm_update: GmmUpdateOptions, mixing_up: SplitOptions, occs: OccsOptions, output: OutputOptions) -> None:
+def estimate(
+    model: str,
+    stats: list[str],
+    target: str,
+    transition_update: TransitionUpdateOptions,
+    gmm_update: GmmUpdateOptions,
+    mixing_up: SplitOptions,
+    occs: OccsOptions,
+    output: OutputOptions,
+) -> None:
     """One iteration of training: add the statistics up, update transitions and mixtures, mix up, write."""
     transitions, gmm = read_model(model)
     sums = read_stats(stats)

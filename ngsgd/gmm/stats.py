@@ -53,24 +53,29 @@ class GmmStats:
     @property
     def mean(self) -> np.ndarray:
         """(G, D), a view."""
-        return self.sums[:, :self.dim]
+        return self.sums[:, : self.dim]
 
     @property
     def var(self) -> np.ndarray:
         """(G, D), a view."""
-        return self.sums[:, self.dim:]
+        return self.sums[:, self.dim :]
 
     def pdf_occ(self) -> np.ndarray:
         """(P,) float32: frames of each pdf, as Kaldi writes into final.occs."""
         return np.add.reduceat(self.occ, self.offsets[:-1]).astype(np.float32)
 
     def __iadd__(self, other: GmmStats) -> GmmStats:
-        same = (np.array_equal(self.offsets, other.offsets) and self.sums.shape == other.sums.shape
-                and len(self.transitions) == len(other.transitions))
+        same = (
+            np.array_equal(self.offsets, other.offsets)
+            and self.sums.shape == other.sums.shape
+            and len(self.transitions) == len(other.transitions)
+        )
         if not same:
-            raise DataError("statistics of different models cannot be added: "
-                            f"{len(self.occ)} and {len(other.occ)} Gaussians, {self.dim} and {other.dim} dimensions, "
-                            f"{len(self.transitions) - 1} and {len(other.transitions) - 1} transition-ids")
+            raise DataError(
+                "statistics of different models cannot be added: "
+                f"{len(self.occ)} and {len(other.occ)} Gaussians, {self.dim} and {other.dim} dimensions, "
+                f"{len(self.transitions) - 1} and {len(other.transitions) - 1} transition-ids"
+            )
         self.transitions += other.transitions
         self.occ += other.occ
         self.sums += other.sums
@@ -176,8 +181,10 @@ class Accumulator:
         if feats.shape[1] != self.gmm.dim:
             raise DataError(f"features of dimension {feats.shape[1]}, the model wants {self.gmm.dim}")
         if alignment.min() < 1 or alignment.max() >= len(self._tid_to_pdf):
-            raise DataError(f"alignment with transition-ids {alignment.min()}..{alignment.max()}, the model has "
-                            f"1..{len(self._tid_to_pdf) - 1}: it belongs to another model")
+            raise DataError(
+                f"alignment with transition-ids {alignment.min()}..{alignment.max()}, the model has "
+                f"1..{len(self._tid_to_pdf) - 1}: it belongs to another model"
+            )
         if not np.isfinite(feats).all():
             raise DataError("features contain NaN or infinity")
         self._feats.append(feats)
@@ -200,7 +207,7 @@ class Accumulator:
         ends = np.cumsum(np.bincount(pdf, minlength=self.gmm.num_pdfs))
         begin = 0
         for p in np.flatnonzero(np.diff(ends, prepend=0)):
-            self._add_pdf(int(p), x[begin:ends[p]])
+            self._add_pdf(int(p), x[begin : ends[p]])
             begin = ends[p]
 
     def _add_pdf(self, pdf: int, x: np.ndarray) -> None:
@@ -209,7 +216,7 @@ class Accumulator:
         rows = slice(self.gmm.offsets[pdf], self.gmm.offsets[pdf + 1])
         params, sums, occ = self._params[rows], stats.sums[rows], stats.occ[rows]
         for begin in range(0, len(x), _BLOCK):
-            block = x[begin:begin + _BLOCK]
+            block = x[begin : begin + _BLOCK]
             post = params @ block.T  # (M, N)
             top = post.max(axis=0)
             post -= top

@@ -86,9 +86,15 @@ def update_transitions(model: TransitionModel, counts: np.ndarray, options: Tran
     frames = max(float(state_count[size > 1].sum()), 1e-30)
     gain = float((counts[1:] * (new - old)).sum()) / frames
     floored = int((prob[updated] == options.transition_floor).sum())
-    log.info("transitions: objective improved by %.4f per frame over %.0f frames; %d probabilities floored, %d of %d "
-             "transition-states had too few frames", gain, frames, floored, int((~enough & (size > 1)).sum()),
-             model.num_transition_states)
+    log.info(
+        "transitions: objective improved by %.4f per frame over %.0f frames; %d probabilities floored, %d of %d "
+        "transition-states had too few frames",
+        gain,
+        frames,
+        floored,
+        int((~enough & (size > 1)).sum()),
+        model.num_transition_states,
+    )
     model.log_prob = np.concatenate([[0.0], new]).astype(np.float32)
 
 
@@ -103,8 +109,10 @@ def _objective(gmm: AmDiagGmm, stats: GmmStats) -> float:
 def update_gmm(gmm: AmDiagGmm, stats: GmmStats, options: GmmUpdateOptions) -> AmDiagGmm:
     """The model of equation (1) for these statistics. DataError when they belong to another model."""
     if not np.array_equal(gmm.offsets, stats.offsets) or gmm.dim != stats.dim:
-        raise DataError(f"statistics of {len(stats.occ)} Gaussians in {stats.dim} dimensions do not belong to a model "
-                        f"of {gmm.num_gauss} in {gmm.dim}")
+        raise DataError(
+            f"statistics of {len(stats.occ)} Gaussians in {stats.dim} dimensions do not belong to a model "
+            f"of {gmm.num_gauss} in {gmm.dim}"
+        )
     flags = parse_update_flags(options.update_flags) & stats.flags
     pdf = np.repeat(np.arange(gmm.num_pdfs), gmm.counts)
     pdf_occ = np.add.reduceat(stats.occ, gmm.offsets[:-1])
@@ -131,11 +139,17 @@ def update_gmm(gmm: AmDiagGmm, stats: GmmStats, options: GmmUpdateOptions) -> Am
     means_invvars = (mean.astype(np.float32) * inv_vars).astype(np.float32)
     updated = AmDiagGmm(gmm.offsets, weights, means_invvars, inv_vars)
     frames = max(float(stats.occ.sum()), 1e-30)
-    log.info("mixtures: objective improved by %.4f per frame over %.0f frames, log-likelihood %.4f per frame; "
-             "%d variance elements floored in %d Gaussians; %d of %d Gaussians removed",
-             (_objective(updated, stats) - _objective(gmm, stats)) / frames, frames,
-             stats.total_like / max(stats.total_frames, 1e-30), int(floored.sum()), int(floored.any(axis=1).sum()),
-             int((~keep).sum()), gmm.num_gauss)
+    log.info(
+        "mixtures: objective improved by %.4f per frame over %.0f frames, log-likelihood %.4f per frame; "
+        "%d variance elements floored in %d Gaussians; %d of %d Gaussians removed",
+        (_objective(updated, stats) - _objective(gmm, stats)) / frames,
+        frames,
+        stats.total_like / max(stats.total_frames, 1e-30),
+        int(floored.sum()),
+        int(floored.any(axis=1).sum()),
+        int((~keep).sum()),
+        gmm.num_gauss,
+    )
     return updated if keep.all() else _select(updated, keep, pdf)
 
 
@@ -147,8 +161,11 @@ def _removable(enough: np.ndarray, gmm: AmDiagGmm, options: GmmUpdateOptions) ->
     none_left = ~np.logical_or.reduceat(enough, gmm.offsets[:-1])
     removable[gmm.offsets[1:][none_left] - 1] = False
     if none_left.any():
-        log.warning("%d pdfs have too few frames to be updated, the first is %d", int(none_left.sum()),
-                    int(np.flatnonzero(none_left)[0]))
+        log.warning(
+            "%d pdfs have too few frames to be updated, the first is %d",
+            int(none_left.sum()),
+            int(np.flatnonzero(none_left)[0]),
+        )
     return removable
 
 

@@ -67,8 +67,10 @@ class Aligner:
         if graph.start < 0 or not len(tids):
             raise DataError("its training graph is empty")
         if tids.max() >= len(self._cost):
-            raise DataError(f"its graph has transition-id {tids.max()}, the model {len(self._cost) - 1}: "
-                            "graphs and model do not belong together")
+            raise DataError(
+                f"its graph has transition-id {tids.max()}, the model {len(self._cost) - 1}: "
+                "graphs and model do not belong together"
+            )
         pdfs, column = np.unique(self._transitions.tid_to_pdf[tids[tids > 0]], return_inverse=True)
         columns = np.full(len(tids), -1, dtype=np.int32)
         columns[tids > 0] = column
@@ -150,8 +152,9 @@ def equal_align(graph: FstArrays, num_frames: int, rng: np.random.Generator, tri
         if np.isfinite(graph.final[states[-1]]) and (frames == num_frames or (frames < num_frames and places)):
             break
     else:
-        raise DataError(f"{num_frames} frames are too short for its transcript, which needs at least "
-                        f"{min_frames(graph)}")
+        raise DataError(
+            f"{num_frames} frames are too short for its transcript, which needs at least {min_frames(graph)}"
+        )
     extra = num_frames - frames
     bounds = np.arange(len(places) + 1) * extra // max(len(places), 1)
     repeats = np.zeros(len(states), dtype=np.int64)
@@ -161,13 +164,14 @@ def equal_align(graph: FstArrays, num_frames: int, rng: np.random.Generator, tri
     for i, state in enumerate(states):
         pieces.append(np.full(repeats[i], graph.ilabel[loops[state]] if repeats[i] else 0, dtype=np.int32))
         if i < len(arcs):
-            pieces.append(graph.ilabel[arcs[i]:arcs[i] + 1])
+            pieces.append(graph.ilabel[arcs[i] : arcs[i] + 1])
     tids = np.concatenate(pieces)
     return tids[tids > 0].astype(np.int32)
 
 
-def _random_path(graph: FstArrays, is_loop: np.ndarray, num_frames: int,
-                 rng: np.random.Generator) -> tuple[list[int], np.ndarray]:
+def _random_path(
+    graph: FstArrays, is_loop: np.ndarray, num_frames: int, rng: np.random.Generator
+) -> tuple[list[int], np.ndarray]:
     """(states, arcs) of a random path without self-loops from the start, all choices alike likely.
 
     It ends in a final state, or else after more than num_frames frames (silence has cycles).

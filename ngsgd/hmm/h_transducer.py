@@ -141,8 +141,10 @@ def add_self_loops(fst: FstArrays, transitions: TransitionModel, self_loop_scale
     if fst.num_states == 0:
         return fst
     if fst.num_arcs and not 0 <= int(fst.ilabel.min()) <= int(fst.ilabel.max()) <= transitions.num_transition_ids:
-        raise DataError(f"a graph with input symbol {int(fst.ilabel.max())}, but the model has transition-ids up to "
-                        f"{transitions.num_transition_ids}: another model, or disambiguation symbols left in")
+        raise DataError(
+            f"a graph with input symbol {int(fst.ilabel.max())}, but the model has transition-ids up to "
+            f"{transitions.num_transition_ids}: another model, or disambiguation symbols left in"
+        )
     if transitions.is_self_loop[fst.ilabel].any():
         raise DataError("the graph has self-loops already")
     entering = transitions.tid_to_state[fst.ilabel]  # (A,) class of an arc: its transition-state, 0 for epsilon
@@ -163,10 +165,14 @@ def add_self_loops(fst: FstArrays, transitions: TransitionModel, self_loop_scale
     looped = np.flatnonzero(loop).astype(np.int32)
     loop = loop[looped]
     return FstArrays.from_arcs(
-        fst.start, final, np.concatenate([source, looped]), np.concatenate([ilabel, loop]),
+        fst.start,
+        final,
+        np.concatenate([source, looped]),
+        np.concatenate([ilabel, loop]),
         np.concatenate([olabel, np.zeros(len(loop), np.int32)]),
         np.concatenate([weight, -np.float32(self_loop_scale) * transitions.log_prob[loop]]),
-        np.concatenate([nextstate, looped]))
+        np.concatenate([nextstate, looped]),
+    )
 
 
 def _one_class_a_state(fst: FstArrays, entering: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
@@ -190,5 +196,8 @@ def _one_class_a_state(fst: FstArrays, entering: np.ndarray) -> tuple[np.ndarray
     nextstate = fst.nextstate.copy()
     nextstate[redirected] = num + rank[inverse]
     new = new[np.argsort(first)]
-    return (np.concatenate([nextstate, (new // size).astype(np.int32)]),
-            np.concatenate([state_in, (new % size).astype(np.int32)]), num + len(new))
+    return (
+        np.concatenate([nextstate, (new // size).astype(np.int32)]),
+        np.concatenate([state_in, (new % size).astype(np.int32)]),
+        num + len(new),
+    )

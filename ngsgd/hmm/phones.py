@@ -25,8 +25,10 @@ def check_alignment(transitions: TransitionModel, tids: np.ndarray) -> np.ndarra
     if not len(tids):
         raise DataError("an empty alignment")
     if tids.min() < 1 or tids.max() > transitions.num_transition_ids:
-        raise DataError(f"alignment with transition-ids {tids.min()}..{tids.max()}, the model has "
-                        f"1..{transitions.num_transition_ids}: it belongs to another model")
+        raise DataError(
+            f"alignment with transition-ids {tids.min()}..{tids.max()}, the model has "
+            f"1..{transitions.num_transition_ids}: it belongs to another model"
+        )
     return tids
 
 
@@ -74,7 +76,8 @@ def alignments_to_pdfs(model: str, alignments: str, pdfs: str) -> tuple[int, int
     with Writer(pdfs, "int32_vector") as out:
         done, failed = for_each(
             _loads(alignments),
-            lambda key, tids: out.write(key, transitions.tid_to_pdf[check_alignment(transitions, tids)]))
+            lambda key, tids: out.write(key, transitions.tid_to_pdf[check_alignment(transitions, tids)]),
+        )
         require_most(done, failed, alignments)
     return done, failed
 

@@ -62,16 +62,19 @@ class Topology:
             raise DataError(f"{where}: topology entry {min(unused)} belongs to no phone")
         for e, entry in enumerate(self.entries):
             if len(entry) < 2 or entry[-1].transitions or entry[-1].pdf_class != NO_PDF:
-                raise DataError(f"{where}: entry {e} must end in a non-emitting state without transitions, "
-                                "after at least one emitting state")
+                raise DataError(
+                    f"{where}: entry {e} must end in a non-emitting state without transitions, "
+                    "after at least one emitting state"
+                )
             for j, state in enumerate(entry[:-1]):
                 total = 0.0
                 for dest, prob in state.transitions:
                     if not 0 <= dest < len(entry):
                         raise DataError(f"{where}: entry {e} state {j} leads to state {dest} of {len(entry)}")
                     if prob <= 0.0:
-                        raise DataError(f"{where}: entry {e} state {j} has a transition of probability {prob}; "
-                                        "leave it out instead")
+                        raise DataError(
+                            f"{where}: entry {e} state {j} has a transition of probability {prob}; leave it out instead"
+                        )
                     total += prob
                 if not 0.99 < total < 1.01:
                     raise DataError(f"{where}: probabilities out of entry {e} state {j} sum to {total:g}, not 1")

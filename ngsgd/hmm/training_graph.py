@@ -40,8 +40,15 @@ class TrainingGraphCompiler:
         transition_scale, self_loop_scale: see `ngsgd.hmm.h_transducer`.
     """
 
-    def __init__(self, transitions: TransitionModel, tree: ContextDependency, lexicon_fst, disambig: Sequence[int] = (),
-                 transition_scale: float = 0.0, self_loop_scale: float = 0.0):
+    def __init__(
+        self,
+        transitions: TransitionModel,
+        tree: ContextDependency,
+        lexicon_fst,
+        disambig: Sequence[int] = (),
+        transition_scale: float = 0.0,
+        self_loop_scale: float = 0.0,
+    ):
         import kaldifst
 
         self.transitions = transitions
@@ -58,8 +65,10 @@ class TrainingGraphCompiler:
         phones = np.unique(FstArrays.from_fst(self._lexicon).ilabel)
         foreign = set(phones.tolist()) - set(self.transitions.topology.phones) - set(self.disambig) - {0}
         if foreign:
-            raise DataError(f"the lexicon has phone {min(foreign)}, which the model has not: "
-                            "they were made with different lang directories")
+            raise DataError(
+                f"the lexicon has phone {min(foreign)}, which the model has not: "
+                "they were made with different lang directories"
+            )
 
     def compile(self, word_ids: Sequence[int]):
         """The graph of a transcript, a kaldifst.StdVectorFst. DataError when a word has no pronunciation."""
@@ -73,7 +82,8 @@ class TrainingGraphCompiler:
         if phones_to_words.start < 0:
             raise DataError("the transcript has no pronunciation")
         contexts, windows = kaldifst.compose_context(
-            self.disambig, self.tree.context_width, self.tree.central_position, phones_to_words)
+            self.disambig, self.tree.context_width, self.tree.central_position, phones_to_words
+        )
         h, disambig = self._h.build(windows)
         kaldifst.arcsort(contexts, "ilabel")
         graph = kaldifst.compose(h.to_vector(), contexts)
@@ -86,8 +96,9 @@ class TrainingGraphCompiler:
         return add_self_loops(FstArrays.from_fst(graph), self.transitions, self.self_loop_scale).to_vector()
 
 
-def compile_graphs(tree: str, model: str, lexicon_fst: str, transcripts: str, graphs: str,
-                   options: TrainingGraphOptions) -> tuple[int, int]:
+def compile_graphs(
+    tree: str, model: str, lexicon_fst: str, transcripts: str, graphs: str, options: TrainingGraphOptions
+) -> tuple[int, int]:
     """Compile a table of transcripts (int32 vectors of words) into a table of graphs. Returns (done, failed)."""
     from ngsgd.hmm.transitions import read_transition_model
     from ngsgd.hmm.tree import read_tree
@@ -96,8 +107,14 @@ def compile_graphs(tree: str, model: str, lexicon_fst: str, transcripts: str, gr
     from ngsgd.lang.symbols import read_integers
 
     disambig = read_integers(options.read_disambig_syms) if options.read_disambig_syms else []
-    compiler = TrainingGraphCompiler(read_transition_model(model), read_tree(tree), read_fst(lexicon_fst), disambig,
-                                     options.transition_scale, options.self_loop_scale)
+    compiler = TrainingGraphCompiler(
+        read_transition_model(model),
+        read_tree(tree),
+        read_fst(lexicon_fst),
+        disambig,
+        options.transition_scale,
+        options.self_loop_scale,
+    )
     failed = 0
     with Writer(graphs, "fst") as out:
         for key, words in SequentialReader(transcripts, "int32_vector"):

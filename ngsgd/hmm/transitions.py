@@ -30,8 +30,13 @@ class TransitionModel:
     self_loop_of (S + 1,) int32: transition-id of a transition-state's self-loop, 0 without
     """
 
-    def __init__(self, topology: Topology, tuples: np.ndarray, log_prob: np.ndarray | None = None,
-                 where: str = "transition model"):
+    def __init__(
+        self,
+        topology: Topology,
+        tuples: np.ndarray,
+        log_prob: np.ndarray | None = None,
+        where: str = "transition model",
+    ):
         self.topology = topology
         self.tuples = np.ascontiguousarray(tuples, dtype=np.int32).reshape(-1, 4)
         self._derive(where)
@@ -69,8 +74,10 @@ class TransitionModel:
                 else:
                     pairs = tree.pdf_pairs_of(phone, state.pdf_class, state.self_loop_pdf_class, phones)
                 if not pairs:
-                    raise DataError(f"the tree has no pdf for pdf-class {state.pdf_class} of phone {phone}: "
-                                    "tree and topology do not belong together")
+                    raise DataError(
+                        f"the tree has no pdf for pdf-class {state.pdf_class} of phone {phone}: "
+                        "tree and topology do not belong together"
+                    )
                 tuples.extend((phone, j, forward, loop) for forward, loop in pairs)
         return cls(topology, np.array(sorted(tuples), dtype=np.int32))
 
@@ -92,8 +99,15 @@ class TransitionModel:
             for j, state in enumerate(entry):
                 offsets.append(len(flat))
                 for dest, prob in state.transitions:
-                    flat.append((dest, prob, dest == j, dest == len(entry) - 1,
-                                 state.self_loop_pdf_class if dest == j else state.pdf_class))
+                    flat.append(
+                        (
+                            dest,
+                            prob,
+                            dest == j,
+                            dest == len(entry) - 1,
+                            state.self_loop_pdf_class if dest == j else state.pdf_class,
+                        )
+                    )
         offsets = np.array([*offsets, len(flat)])
         entry_size = np.array([len(e) for e in topology.entries])
         if hmm_state.min() < 0 or (hmm_state >= entry_size[entry_of[phone]] - 1).any():  # the last is not emitting
@@ -132,8 +146,10 @@ class TransitionModel:
             self._state_of_tuple = {tuple(t): i for i, t in enumerate(self.tuples.tolist(), 1)}
         state = self._state_of_tuple.get((phone, hmm_state, forward_pdf, self_loop_pdf))
         if state is None:
-            raise DataError(f"the model has no transition-state for phone {phone}, HMM state {hmm_state}, pdfs "
-                            f"{forward_pdf}, {self_loop_pdf}: tree and model do not belong together")
+            raise DataError(
+                f"the model has no transition-state for phone {phone}, HMM state {hmm_state}, pdfs "
+                f"{forward_pdf}, {self_loop_pdf}: tree and model do not belong together"
+            )
         return state
 
     def non_self_loop_log_prob(self) -> np.ndarray:

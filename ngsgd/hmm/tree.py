@@ -58,7 +58,7 @@ class Table:
         """As Leaf.multi_map."""
         if self.key in event:
             value = event[self.key]
-            children = self.children[value:value + 1] if value >= 0 else []
+            children = self.children[value : value + 1] if value >= 0 else []
         else:
             children = self.children
         for child in children:
@@ -159,23 +159,28 @@ class ContextDependency:
         event[PDF_CLASS] = int(pdf_class)
         pdf = self.to_pdf.map(event)
         if pdf is None:
-            raise DataError(f"the tree has no pdf for phones {[int(p) for p in phones]}, pdf-class {pdf_class}: "
-                            "it was built for another phone set or topology")
+            raise DataError(
+                f"the tree has no pdf for phones {[int(p) for p in phones]}, pdf-class {pdf_class}: "
+                "it was built for another phone set or topology"
+            )
         return pdf
 
     def pdfs_of(self, phone: int, pdf_class: int) -> list[int]:
         """All pdfs, sorted, that a phone's pdf-class can have in any context."""
         return sorted(set(self.to_pdf.multi_map({self.central_position: phone, PDF_CLASS: pdf_class})))
 
-    def pdf_pairs_of(self, phone: int, forward_class: int, self_loop_class: int,
-                     phones: Sequence[int]) -> list[tuple[int, int]]:
+    def pdf_pairs_of(
+        self, phone: int, forward_class: int, self_loop_class: int, phones: Sequence[int]
+    ) -> list[tuple[int, int]]:
         """All (forward pdf, self-loop pdf) pairs that occur together in some context of `phones`, sorted.
 
         Only needed where the two classes differ (chain models); the self-loop pdf is -1 without a self-loop class.
         """
         pairs: set[tuple[int, int]] = set()
-        free = sorted((i for i in range(self.context_width) if i != self.central_position),
-                      key=lambda i: (abs(i - self.central_position), i))
+        free = sorted(
+            (i for i in range(self.context_width) if i != self.central_position),
+            key=lambda i: (abs(i - self.central_position), i),
+        )
 
         def visit(event: dict[int, int], depth: int) -> None:
             forward = set(self.to_pdf.multi_map({**event, PDF_CLASS: forward_class}))
@@ -203,8 +208,9 @@ class ContextDependency:
         to_pdf = read_event_map(r)
         r.expect("EndContextDependency")
         if to_pdf is None or not 0 <= central < width:
-            raise DataError(f"{r.name}: the tree is empty, or its central position {central} is outside its "
-                            f"width {width}")
+            raise DataError(
+                f"{r.name}: the tree is empty, or its central position {central} is outside its width {width}"
+            )
         return cls(width, central, to_pdf)
 
     def write(self, w) -> None:
@@ -223,8 +229,13 @@ def read_tree(rxfilename: str) -> ContextDependency:
         return ContextDependency.read(r)
 
 
-def stub_map(central: int, phone_sets: Sequence[Sequence[int]], num_pdf_classes: dict[int, int],
-             share_roots: Sequence[bool], first: int = 0):
+def stub_map(
+    central: int,
+    phone_sets: Sequence[Sequence[int]],
+    num_pdf_classes: dict[int, int],
+    share_roots: Sequence[bool],
+    first: int = 0,
+):
     """The roots that a tree starts from: sets of phones that share their roots, one leaf a pdf-class (or one in all).
 
     Args:
@@ -267,8 +278,10 @@ def monophone_tree(topology, phone_sets: Sequence[Sequence[int]] | None = None) 
         raise DataError(f"phone sets: phone {next(p for p in flat if flat.count(p) > 1)} is in two sets")
     difference = set(flat) ^ set(phones)
     if difference:
-        raise DataError(f"phone sets and topology differ in phone {min(difference)}: "
-                        f"{len(flat)} phones in sets, {len(phones)} in the topology")
+        raise DataError(
+            f"phone sets and topology differ in phone {min(difference)}: "
+            f"{len(flat)} phones in sets, {len(phones)} in the topology"
+        )
     counts = {p: topology.num_pdf_classes(p) for p in phones}
     to_pdf, _ = stub_map(0, sets, counts, [False] * len(sets))
     return ContextDependency(1, 0, to_pdf)

@@ -16,8 +16,9 @@ def search_fast(graph: FstArrays, column: np.ndarray, scores: np.ndarray, beam: 
     assert graph.num_arcs == 0 or column.max() < scores.shape[1]
     capacity = 64 * (len(scores) + 1)  # tokens; growing the arrays inside the kernel would slow it down fourfold
     while True:
-        path, enough = _search(graph.start, graph.final, graph.offset, column, graph.weight, graph.nextstate, scores,
-                               beam, capacity)
+        path, enough = _search(
+            graph.start, graph.final, graph.offset, column, graph.weight, graph.nextstate, scores, beam, capacity
+        )
         if enough:
             return path if len(path) == len(scores) else None
         capacity *= 4

@@ -51,7 +51,7 @@ class ArpaModel:
 
     def log10_probability(self, words: Sequence[str]) -> float:
         """Of the last word after the others, by back-off. DataError for a word without a unigram."""
-        ngram = tuple(words)[-len(self.entries):]
+        ngram = tuple(words)[-len(self.entries) :]
         if ngram in self.entries[len(ngram) - 1]:
             return self.entries[len(ngram) - 1][ngram][0]
         if len(ngram) == 1:
@@ -106,16 +106,19 @@ class _Parser:
     def entry(self, line: str, order: int, highest: bool) -> tuple[tuple[str, ...], float, float]:
         fields = fields_of(line)
         if len(fields) not in ((order + 1,) if highest else (order + 1, order + 2)):
-            raise self.error(f"expected a {order}-gram: probability, {order} words"
-                             f"{'' if highest else ', perhaps a back-off weight'}; got '{line}'")
+            raise self.error(
+                f"expected a {order}-gram: probability, {order} words"
+                f"{'' if highest else ', perhaps a back-off weight'}; got '{line}'"
+            )
         try:
             probability, backoff = float(fields[0]), float(fields[order + 1]) if len(fields) > order + 1 else 0.0
         except ValueError:
             raise self.error(f"expected numbers for probability and back-off weight, got '{line}'") from None
         if not (math.isfinite(probability) and probability <= _TOLERANCE and math.isfinite(backoff)):
-            raise self.error(f"expected a log10 probability, finite and not above 0, and a finite back-off weight, "
-                             f"got '{line}'")
-        return tuple(fields[1:order + 1]), probability, backoff
+            raise self.error(
+                f"expected a log10 probability, finite and not above 0, and a finite back-off weight, got '{line}'"
+            )
+        return tuple(fields[1 : order + 1]), probability, backoff
 
 
 def check_arpa(lines: Iterable[str], name: str, known=None, keep: bool = False) -> ArpaModel:
@@ -181,8 +184,9 @@ def arpa_to_fst(arpa: str, words: str, fst: str, options: ArpaToFstOptions) -> i
         if model.unknown:
             shown = ", ".join(f"{w} ({c})" for w, c in model.unknown.most_common(20))
             more = " ..." if len(model.unknown) > 20 else ""
-            log.warning("%s: dropped n-grams with %d words that %s has not: %s%s", arpa, len(model.unknown), words,
-                        shown, more)
+            log.warning(
+                "%s: dropped n-grams with %d words that %s has not: %s%s", arpa, len(model.unknown), words, shown, more
+            )
         if model.orphans:
             log.warning("%s: dropped %d n-grams whose beginning is no n-gram of the model", arpa, model.orphans)
         made = os.path.join(directory, "G.fst")
@@ -197,10 +201,17 @@ def _compile(arpa: str, fst: str, words: str, disambig_symbol: str) -> None:
     import subprocess
     import sys
 
-    code = ("import sys, kaldilm; a, f, w, d = sys.argv[1:]; "
-            "kaldilm.arpa2fst(a, f, disambig_symbol=d, read_symbol_table=w, max_arpa_warnings=0)")
-    result = subprocess.run([sys.executable, "-c", code, arpa, fst, words, disambig_symbol],
-                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    code = (
+        "import sys, kaldilm; a, f, w, d = sys.argv[1:]; "
+        "kaldilm.arpa2fst(a, f, disambig_symbol=d, read_symbol_table=w, max_arpa_warnings=0)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, arpa, fst, words, disambig_symbol],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     if result.returncode or not os.path.exists(fst):
         last = next((line for line in reversed(result.stderr.splitlines()) if line.strip()), "no message")
         raise DataError(f"kaldilm could not compile the language model (status {result.returncode}): {last.strip()}")

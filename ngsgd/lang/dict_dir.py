@@ -1,11 +1,11 @@
 """The dictionary directory that a recipe prepares, with Kaldi's file names, and everything that can be wrong with it.
 
-    lexicon.txt            word phone phone ...
-    lexiconp.txt           word probability phone phone ...   (instead of, or agreeing with, lexicon.txt)
-    silence_phones.txt     phones on one line share a decision-tree root
-    nonsilence_phones.txt  the same, for real phones
-    optional_silence.txt   one silence phone, allowed between words
-    extra_questions.txt    sets of phones (may be empty or missing)
+lexicon.txt            word phone phone ...
+lexiconp.txt           word probability phone phone ...   (instead of, or agreeing with, lexicon.txt)
+silence_phones.txt     phones on one line share a decision-tree root
+nonsilence_phones.txt  the same, for real phones
+optional_silence.txt   one silence phone, allowed between words
+extra_questions.txt    sets of phones (may be empty or missing)
 """
 
 from __future__ import annotations
@@ -150,12 +150,19 @@ class _Checker:
 
     def same(self, plain: list[tuple[int, Pronunciation]], weighted: list[tuple[int, Pronunciation]]) -> None:
         if len(plain) != len(weighted):
-            self.fault("lexiconp.txt", None, f"has {len(weighted)} pronunciations, lexicon.txt {len(plain)}; "
-                                             "remove the one that is out of date")
+            self.fault(
+                "lexiconp.txt",
+                None,
+                f"has {len(weighted)} pronunciations, lexicon.txt {len(plain)}; remove the one that is out of date",
+            )
         for (_, a), (number, b) in zip(plain, weighted, strict=False):
             if (a.word, a.phones) != (b.word, b.phones):
-                self.fault("lexiconp.txt", number, f"has {b.word} {' '.join(b.phones)} where lexicon.txt has "
-                                                   f"{a.word} {' '.join(a.phones)}; remove the one that is out of date")
+                self.fault(
+                    "lexiconp.txt",
+                    number,
+                    f"has {b.word} {' '.join(b.phones)} where lexicon.txt has "
+                    f"{a.word} {' '.join(a.phones)}; remove the one that is out of date",
+                )
                 return
 
     def distinguishable(self, dictionary: Dictionary) -> None:
@@ -166,8 +173,11 @@ class _Checker:
             for phone in dict.fromkeys(line):
                 other = kinds.setdefault(tuple(phone in q for q in questions), phone)
                 if other != phone:
-                    self.fault("nonsilence_phones.txt", number, f"phones {other} and {phone} share a root but no line "
-                                                                "of extra_questions.txt tells them apart")
+                    self.fault(
+                        "nonsilence_phones.txt",
+                        number,
+                        f"phones {other} and {phone} share a root but no line of extra_questions.txt tells them apart",
+                    )
 
 
 def _probability(text: str) -> float:

@@ -55,7 +55,7 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
 
 
 def write_lexicon(path: str | Path, entries: Iterable[Entry]) -> None:
-    """"word phone phone ..." a line, in the order given."""
+    """ "word phone phone ..." a line, in the order given."""
     write_lines(path, (" ".join((word, *phones)) for word, phones in entries))
 
 

@@ -1,7 +1,7 @@
 """Grammars written as text FSTs, with words for labels: to G.fst.
 
-    source target input output [cost]
-    state [cost]                              a final state
+source target input output [cost]
+state [cost]                              a final state
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def numbered_text(lines, isymbols: SymbolTable, osymbols: SymbolTable, where: st
                 fields[2:4] = str(isymbols[fields[2]]), str(osymbols[fields[3]])
             elif len(fields) not in (1, 2):
                 raise DataError(f"expected 'from to input output [cost]' or 'state [cost]', got '{line}'")
-            for state in fields[:2 if len(fields) > 2 else 1]:
+            for state in fields[: 2 if len(fields) > 2 else 1]:
                 if not state.isdigit():
                     raise DataError(f"expected the number of a state, got '{state}'")
             if len(fields) in (2, 5):

@@ -34,8 +34,9 @@ class PrepareLangOptions:
     share_silence_phones: bool = opt(False, "all silence phones share their pdfs")
 
 
-def topology_text(num_nonsil_states: int, num_sil_states: int, nonsilence: Sequence[int],
-                  silence: Sequence[int]) -> str:
+def topology_text(
+    num_nonsil_states: int, num_sil_states: int, nonsilence: Sequence[int], silence: Sequence[int]
+) -> str:
     """The topo file: left-to-right phones, and silence with its middle states fully connected.
 
     Silence of n states: state 0 goes to 0..n-2, states 1..n-2 to 1..n-1, each with probability 1/(n-1); the last loops.
@@ -76,10 +77,15 @@ class _Writer:
     def rows(self, name: str, rows: Sequence[Sequence[str]], tables: Sequence[SymbolTable | None]) -> None:
         """NAME.txt and NAME.int; `tables[i]` maps column i (the last one all that follow), None leaves it as it is."""
         self.text(f"{name}.txt", "".join(" ".join(row) + "\n" for row in rows))
-        columns = [[t if t is None else t.ids for t in tables[:len(row)]]
-                   + [None if tables[-1] is None else tables[-1].ids] * (len(row) - len(tables)) for row in rows]
-        mapped = [[f if t is None else str(t[f]) for f, t in zip(row, column, strict=True)]
-                  for row, column in zip(rows, columns, strict=True)]
+        columns = [
+            [t if t is None else t.ids for t in tables[: len(row)]]
+            + [None if tables[-1] is None else tables[-1].ids] * (len(row) - len(tables))
+            for row in rows
+        ]
+        mapped = [
+            [f if t is None else str(t[f]) for f, t in zip(row, column, strict=True)]
+            for row, column in zip(rows, columns, strict=True)
+        ]
         self.text(f"{name}.int", "".join(" ".join(row) + "\n" for row in mapped))
 
     def symbols(self, name: str, symbols: Sequence[str], table: SymbolTable) -> None:
@@ -120,8 +126,10 @@ def _check(options: PrepareLangOptions, dictionary: Dictionary, oov: str, path: 
     if options.num_sil_states < 1 or options.num_nonsil_states < 1:
         raise DataError("a phone needs at least one HMM state")
     if all(entry.word != oov for entry in dictionary.lexicon):
-        raise DataError(f"the word '{oov}' that stands for unknown words is not in the lexicon of {path}; add a line "
-                        "for it, with a silence or spoken-noise phone")
+        raise DataError(
+            f"the word '{oov}' that stands for unknown words is not in the lexicon of {path}; add a line "
+            "for it, with a silence or spoken-noise phone"
+        )
 
 
 def _extra_questions(dictionary: Dictionary, expansion: _Expansion) -> str:
@@ -155,8 +163,13 @@ def prepare_lang(dict_dir: str, oov: str, tmp_dir: str, lang_dir: str, options: 
     out.text("words.txt", words.text())
     out.text("oov.txt", f"{oov}\n")
     out.text("oov.int", f"{words[oov]}\n")
-    for name, members in (("silence", silence), ("nonsilence", nonsilence), ("context_indep", silence),
-                          ("optional_silence", [dictionary.optional_silence]), ("disambig", disambig)):
+    for name, members in (
+        ("silence", silence),
+        ("nonsilence", nonsilence),
+        ("context_indep", silence),
+        ("optional_silence", [dictionary.optional_silence]),
+        ("disambig", disambig),
+    ):
         out.symbols(f"phones/{name}", members, phones)
     _write_sets(out, dictionary, expansion, options.share_silence_phones, phones)
     out.text("phones/wdisambig.txt", "#0\n")
@@ -175,12 +188,19 @@ def prepare_lang(dict_dir: str, oov: str, tmp_dir: str, lang_dir: str, options: 
     out.fst("L.fst", compile_lexicon(text))
     text = lexicon_fst_text(lexicon_disambig, phones, words, options.sil_prob, silence_phone, f"#{num_disambig}")
     out.fst("L_disambig.fst", compile_lexicon(text, [(phones["#0"], words["#0"])]))
-    log.info("%s: %d words, %d pronunciations, %d phones, %d disambiguation symbols", lang_dir,
-             len(words) - 4, len(lexicon), len(silence) + len(nonsilence), len(disambig))
+    log.info(
+        "%s: %d words, %d pronunciations, %d phones, %d disambiguation symbols",
+        lang_dir,
+        len(words) - 4,
+        len(lexicon),
+        len(silence) + len(nonsilence),
+        len(disambig),
+    )
 
 
-def _write_sets(out: _Writer, dictionary: Dictionary, expansion: _Expansion, share_silence: bool,
-                phones: SymbolTable) -> None:
+def _write_sets(
+    out: _Writer, dictionary: Dictionary, expansion: _Expansion, share_silence: bool, phones: SymbolTable
+) -> None:
     """sets, roots (which phones share a tree root, and whether it may be split), extra_questions."""
     silence_lines = [[p for line in dictionary.silence for p in line]] if share_silence else dictionary.silence
     sets = [expansion.line(line) for line in [*silence_lines, *dictionary.nonsilence]]
@@ -195,8 +215,9 @@ def _write_sets(out: _Writer, dictionary: Dictionary, expansion: _Expansion, sha
     out.text("phones/extra_questions.int", "".join(mapped))
 
 
-def _write_working_lexicons(out: _Writer, lexicon: Sequence[Pronunciation], disambiguated: Sequence[Pronunciation],
-                            num_disambig: int) -> None:
+def _write_working_lexicons(
+    out: _Writer, lexicon: Sequence[Pronunciation], disambiguated: Sequence[Pronunciation], num_disambig: int
+) -> None:
     """The lexicon as it went into L and L_disambig, for people to look at."""
     for name, entries in (("lexiconp.txt", lexicon), ("lexiconp_disambig.txt", disambiguated)):
         out.text(name, "".join(f"{e.word}\t{e.probability}\t{' '.join(e.phones)}\n" for e in entries))

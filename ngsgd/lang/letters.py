@@ -114,8 +114,13 @@ def _best(group: Group, table: np.ndarray) -> np.ndarray:
     return units
 
 
-def align(words: Sequence[tuple[np.ndarray, np.ndarray]], num_letters: int, num_phones: int, iterations: int = 6,
-          rare: float = 3.0) -> list[np.ndarray | None]:
+def align(
+    words: Sequence[tuple[np.ndarray, np.ndarray]],
+    num_letters: int,
+    num_phones: int,
+    iterations: int = 6,
+    rare: float = 3.0,
+) -> list[np.ndarray | None]:
     """Align the letters of words with their phones.
 
     Args:

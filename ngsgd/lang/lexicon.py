@@ -50,8 +50,14 @@ def add_disambiguation(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronuncia
     return result, max(used.values(), default=0)
 
 
-def lexicon_fst_text(lexicon: Sequence[Pronunciation], phones: SymbolTable, words: SymbolTable, sil_prob: float,
-                     sil_phone: str, sil_disambig: str = "") -> str:
+def lexicon_fst_text(
+    lexicon: Sequence[Pronunciation],
+    phones: SymbolTable,
+    words: SymbolTable,
+    sil_prob: float,
+    sil_phone: str,
+    sil_disambig: str = "",
+) -> str:
     """The lexicon transducer as integer-labelled OpenFst text: "src dst phone word cost" a line.
 
     Args:

@@ -147,8 +147,10 @@ def prune_arpa(text: str, threshold: float) -> str:
     try:
         prune.prune(model, threshold, 1)
     except ValueError as error:
-        raise DataError(f"the model cannot be pruned ({error}): a context has all words of the vocabulary; "
-                        "it is small enough without pruning") from None
+        raise DataError(
+            f"the model cannot be pruned ({error}): a context has all words of the vocabulary; "
+            "it is small enough without pruning"
+        ) from None
     return prune.ArpaParser().dumps(model)
 
 
@@ -166,8 +168,15 @@ def train_ngram(vocabulary: str, text: str, arpa: str, options: NgramOptions) ->
         raise DataError(f"{text}: no sentences for a language model")
     if unknown:
         shown = ", ".join(f"{w} ({c})" for w, c in sorted(unknown.items(), key=lambda x: (-x[1], x[0]))[:20])
-        log.warning("%d tokens of %d words not in %s became %s: %s%s", unknown.total(), len(unknown), vocabulary,
-                    options.unk, shown, " ..." if len(unknown) > 20 else "")
+        log.warning(
+            "%d tokens of %d words not in %s became %s: %s%s",
+            unknown.total(),
+            len(unknown),
+            vocabulary,
+            options.unk,
+            shown,
+            " ..." if len(unknown) > 20 else "",
+        )
     counts = count_ngrams(sentences, options.order)
     estimate(counts, words)
     model = "".join(arpa_lines(counts))

@@ -21,8 +21,10 @@ def text_lines(rxfilename: str) -> Iterator[tuple[int, str]]:
             try:
                 yield number, raw.decode("utf-8").rstrip("\n")
             except UnicodeDecodeError as error:
-                raise DataError(f"{rxfilename}:{number}: byte 0x{raw[error.start]:02x} at column {error.start + 1} "
-                                "is not UTF-8; convert the file") from None
+                raise DataError(
+                    f"{rxfilename}:{number}: byte 0x{raw[error.start]:02x} at column {error.start + 1} "
+                    "is not UTF-8; convert the file"
+                ) from None
 
 
 def fields_of(line: str) -> list[str]:
@@ -109,7 +111,7 @@ class FieldRange:
     def map(self, fields: list[str], function) -> list[str]:
         """The fields with those of the range replaced by `function` of them."""
         end = len(fields) if self.end is None else self.end
-        return [*fields[:self.first], *map(function, fields[self.first:end]), *fields[end:]]
+        return [*fields[: self.first], *map(function, fields[self.first : end]), *fields[end:]]
 
 
 class SymbolsToIntegers:
@@ -145,8 +147,10 @@ class SymbolsToIntegers:
         ranked = sorted(self.unknown.items(), key=lambda item: (-item[1], item[0]))
         shown = ", ".join(f"{word} ({count})" for word, count in ranked[:most])
         more = f", and {len(ranked) - most} more" if len(ranked) > most else ""
-        return (f"{self.unknown.total()} tokens of {len(ranked)} symbols not in {self.table.name} "
-                f"became '{self.table.symbol(self.oov)}': {shown}{more}")
+        return (
+            f"{self.unknown.total()} tokens of {len(ranked)} symbols not in {self.table.name} "
+            f"became '{self.table.symbol(self.oov)}': {shown}{more}"
+        )
 
 
 class IntegersToSymbols:

@@ -9,8 +9,10 @@ def log_likelihood(x, weights, means, variances):
     """log p(x) of one frame x (D,) under one mixture."""
     logs = []
     for w, m, v in zip(weights, means, variances, strict=True):
-        logs.append(math.log(w) - 0.5 * sum(math.log(2 * math.pi * vd) + (xd - md) ** 2 / vd
-                                            for xd, md, vd in zip(x, m, v, strict=True)))
+        logs.append(
+            math.log(w)
+            - 0.5 * sum(math.log(2 * math.pi * vd) + (xd - md) ** 2 / vd for xd, md, vd in zip(x, m, v, strict=True))
+        )
     top = max(logs)
     return top + math.log(sum(math.exp(a - top) for a in logs)), np.exp(np.array(logs) - top)
 

@@ -99,8 +99,11 @@ def left_out(lines: Mapping[str, Line], chosen: Iterable[Utterance]) -> list[Utt
     """Dialogues and remarks that are not chosen, whose sentence is not chosen for a test either, without digits."""
     taken = {u.recording for u in chosen}
     sentences = {u.words for u in chosen}
-    rest = [utterance(line, line.speaker) for line in lines.values()
-            if line.source != "cutscene" and line.name not in taken and not re.search(r"\d", line.text)]
+    rest = [
+        utterance(line, line.speaker)
+        for line in lines.values()
+        if line.source != "cutscene" and line.name not in taken and not re.search(r"\d", line.text)
+    ]
     return sorted((u for u in rest if u.words and u.words not in sentences), key=lambda u: u.id)
 
 

@@ -30,8 +30,10 @@ def decode(container: Container, name: str) -> np.ndarray:
     except soundfile.LibsndfileError as error:
         raise DataError(f"{container.path}: recording {name}: {error.error_string}") from None
     if rate != RATE or samples.shape[1] != 1:
-        raise DataError(f"{container.path}: recording {name}: expected mono at {RATE} Hz, "
-                        f"got {samples.shape[1]} channels at {rate} Hz")
+        raise DataError(
+            f"{container.path}: recording {name}: expected mono at {RATE} Hz, "
+            f"got {samples.shape[1]} channels at {rate} Hz"
+        )
     return samples[:, 0]
 
 
