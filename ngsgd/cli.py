@@ -47,7 +47,7 @@ class _Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         booleans = {p.opts[0] for p in self.params if getattr(p, "kaldi_bool", False)}
-        return super().parse_args(ctx, [_normalised(arg, booleans) for arg in args])
+        return super().parse_args(ctx, _normalised(args, booleans))
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(self.doc.strip() + "\n\n")
@@ -66,14 +66,21 @@ class _Option(click.Option):
     kaldi_bool = False
 
 
-def _normalised(arg: str, booleans: set[str]) -> str:
-    if not arg.startswith("--") or arg == "--":
-        return arg
-    name, equals, value = arg.partition("=")
-    name = name.replace("_", "-")
-    if name in booleans and not equals:
-        return f"{name}=true"
-    return f"{name}{equals}{value}"
+def _normalised(args: list[str], booleans: set[str]) -> list[str]:
+    """Kaldi's habits in click's form: `_` is `-` in names; a boolean is `--x`, `--x=false` or `--x false`."""
+    made: list[str] = []
+    left = list(args)
+    while left:
+        arg = left.pop(0)
+        if arg == "--":
+            return [*made, arg, *left]
+        name, equals, value = arg.partition("=")
+        if arg.startswith("--"):
+            name = name.replace("_", "-")
+        if name in booleans and not equals:
+            equals, value = "=", left.pop(0) if left and left[0] in ("true", "false") else "true"
+        made.append(f"{name}{equals}{value}")
+    return made
 
 
 def program_name() -> str:

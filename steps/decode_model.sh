@@ -14,7 +14,7 @@
 #   --features raw|delta       features of the model, where MODEL_DIR does not say (default raw)
 #   --beam X, --lattice-beam X, --max-active N, --acwt X        the search (decode-faster's defaults)
 #   --min-lmwt N, --max-lmwt N, --word-ins-penalty X,Y,...      the grid (decode-faster's defaults)
-#   --transform-dir DIR        fMLLR transforms
+#   --transform-dir DIR        fMLLR transforms of the speakers of DATA; asked for where the model was trained on some
 #   --online-ivector-dir DIR   append these i-vectors
 #   --skip-scoring true        no scoring
 #   --scoring-opts OPTS        options of score-wer
@@ -51,6 +51,14 @@ source=$(dirname "$dir")
 for file in "$graph/HCLG.fst" "$graph/words.txt" "$data/feats.scp" "$data/utt2spk" "$model" \
   ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}; do
   [ -f "$file" ] || { echo "decode_model.sh: no such file: $file" >&2; exit 1; }
+done
+if [ -z "$transform_dir" ] && [ -f "$source/speaker_transforms" ]; then
+  echo "decode_model.sh: $source was trained on features with a transform for each speaker (fMLLR); give those of $data:" \
+    "--transform-dir DIR with trans.1 ... and num_jobs" >&2
+  exit 1
+fi
+for file in ${transform_dir:+"$transform_dir/trans.1" "$transform_dir/num_jobs"}; do
+  [ -f "$file" ] || { echo "decode_model.sh: no such file: $file, transforms of the speakers" >&2; exit 1; }
 done
 mkdir -p "$dir/log"
 nj=$(limit_jobs.py "$data" "$nj")

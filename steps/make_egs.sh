@@ -8,7 +8,7 @@
 #   egs.1.ark ...                   shuffled examples, in the sizes of info/
 #   valid_diagnostic.egs, valid_combine.egs        single frames of utterances held out (valid_uttlist), disjoint
 #   train_diagnostic.egs, combine.egs              single frames of training utterances, disjoint
-#   cmvn_opts, feat_type, delta_order              how the features were made
+#   cmvn_opts, feat_type, delta_order, speaker_transforms     how the features were made
 # Whatever the number of jobs, the bytes are the same. A rerun goes on where it was interrupted.
 #
 #   --nj N                     jobs (default 4)
@@ -53,6 +53,10 @@ data=$1
 ali=$2
 dir=$3
 
+if [ -n "$transform_dir" ] && ! [ -f "$transform_dir/trans.1" ]; then
+  echo "make_egs.sh: no transforms of speakers (trans.1) in $transform_dir" >&2
+  exit 1
+fi
 for file in "$data/feats.scp" "$data/utt2spk" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz" \
   ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}; do
   [ -f "$file" ] || { echo "make_egs.sh: no such file: $file" >&2; exit 1; }
@@ -77,6 +81,8 @@ for file in final.mat splice_opts delta_opts; do
   if [ "$feat_type" != raw ] && [ -f "$ali/$file" ]; then cp "$ali/$file" "$dir/$file"; fi
 done
 if [ -z "$transform_dir" ] && [ "$feat_type" = lda ] && [ -f "$ali/trans.1" ]; then transform_dir=$ali; fi
+# Whoever decodes with the model needs transforms of the speakers then (decode_model.sh asks for them).
+if [ -n "$transform_dir" ]; then put "$dir/speaker_transforms" true; fi
 pipeline() { feature_pipeline "$data" "$1" "$dir" raw "$transform_dir"; }
 
 ivector_opts=()

@@ -87,6 +87,15 @@ def test_config_file_errors_name_the_line(prog, tmp_path):
     assert "c.conf" in prog("--config=missing.conf", "x", status=1).stderr.replace("missing.conf", "c.conf")
 
 
+@pytest.mark.parametrize("words", [["--use-energy", "false"], ["--use-energy=false"], ["--use_energy", "false"]])
+def test_booleans_with_a_value(prog, words):
+    assert "--use-energy=false" in prog(*words, "x").stdout
+
+
+def test_a_bare_boolean_takes_no_argument(prog):
+    assert "--use-energy=true" in prog("--use-energy", "x").stdout
+
+
 @pytest.mark.parametrize("what", ["nothing", "most-fail", "missing"])
 def test_bad_data_is_one_line(prog, what):
     result = prog(what, status=1)

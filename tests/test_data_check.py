@@ -120,7 +120,7 @@ def test_fix_keeps_what_is_consistent(make, caplog):
     path = make(
         utt2spk="b-1 b\na-1 a\na-2 a\na-3 a\na-4 a\na-5 a\na-1 a\na-6 a\n",
         text=b"a-1\tONE\xc2\xa0ONE \r\na-2 <s>\na-3 CAF\xc9\na-4\nb-1 FOUR\na-6 SIX\nz-9 NINE\n",
-        wav="b-1 touch |\na-1 touch a   b |\na-2 x\na-3 x\na-4 x\na-5 x\n",
+        wav="b-1 touch |\na-1 touch a   b |\na-2 touch |\na-3 touch |\na-4 touch |\na-5 touch |\n",
         cmvn="a x:1\nb x:2\nc x:3\n",
         utt2dur="a-1 1.5\n",
     )
@@ -146,6 +146,14 @@ def test_fix_with_segments(make):
     fix(path)
     assert (path / "segments").read_text() == "a-1 r1 0 1\n"
     assert (path / "wav.scp").read_text() == "r1 touch |\n"
+
+
+def test_fix_drops_recordings_that_are_not_there(make, tmp_path, caplog):
+    (tmp_path / "there.wav").write_bytes(b"")
+    lines = f"a-1 {tmp_path}/there.wav\na-2 {tmp_path}/gone.wav\nb-1 {tmp_path}/there.wav |\n"
+    directory, _ = fix(make(wav=lines))
+    assert directory.utterances == ["a-1"]
+    assert "no such file" in caplog.text and "stray '|'" in caplog.text
 
 
 def test_fix_refuses_to_leave_nothing(make):

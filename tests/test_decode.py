@@ -220,6 +220,15 @@ def test_error_counts_of_a_network_with_ivectors_are_kaldis(corpus, golden, run)
     assert "made for 88 pdfs" in refused.stderr and "has 96" in refused.stderr
 
 
+def test_a_model_of_adapted_features_asks_for_transforms(corpus, golden, run):
+    directory = model_of(corpus, golden, "gmm/mono", "gmm/mono", ("final.mdl", "cmvn_opts"))
+    (directory / "speaker_transforms").write_text("true\n")
+    refused = run("decode_gmm.sh", "model/graph", "data", "model/decode", status=1)
+    assert "--transform-dir" in refused.stderr and not (directory / "decode").exists()
+    refused = run("decode_gmm.sh", "--transform-dir", "none", "model/graph", "data", "model/decode", status=1)
+    assert "no such file: none/trans.1" in refused.stderr
+
+
 def decode_table(golden, tmp_path, entries, **options):
     with Writer(f"ark:{tmp_path}/ll", "matrix") as out:
         for key, value in entries.items():

@@ -134,6 +134,14 @@ def test_words_without_pronunciation_are_named_and_counted(golden, run, tmp_path
     assert [k for k, _ in SequentialReader(f"ark:{tmp_path}/fsts", "fst")] == ["u1", "u3"]
 
 
+def test_nothing_is_written_when_most_fail(golden, run, tmp_path):
+    arguments = ["compile-train-graphs", golden / "gmm/mono/tree", golden / "gmm/mono/final.mdl", golden / "lang/L.fst"]
+    for text in ("", "u1 99\nu2 99\nu3 2\n"):
+        (tmp_path / "text").write_text(text)
+        run(*arguments, "ark:text", "ark:fsts", status=1)
+        assert not (tmp_path / "fsts").exists()
+
+
 def test_an_empty_transcript_is_optional_silence(golden):
     transitions, tree = model(golden, "mono")
     compiler = TrainingGraphCompiler(transitions, tree, read_fst(str(golden / "lang/L.fst")))

@@ -1,6 +1,7 @@
 """Repairing a data directory: keep what is consistent, say what goes, keep the old files in `.backup`."""
 
 import logging
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from ngsgd.data.datadir import FILES, UTTERANCE, DataDir, scan_directory
 from ngsgd.data.scan import Scan, reserved_words
 from ngsgd.data.segments import parse_segment
 from ngsgd.errors import DataError
-from ngsgd.kaldi_io.files import open_bytes_writer
+from ngsgd.kaldi_io.files import is_input_pipe, open_bytes_writer, split_offset
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,18 @@ def _bad_values(utterance: str, files: dict[str, dict[str, str]]) -> str | None:
             return str(error)
     if "wav.scp" in files and recording not in files["wav.scp"]:
         return f"recording '{recording}' not in wav.scp"
+    if "wav.scp" in files:
+        return _absent_file(recording, files["wav.scp"][recording])
     return None
+
+
+def _absent_file(recording: str, entry: str) -> str | None:
+    """Why the file of a recording is not there; commands are not run to see."""
+    if is_input_pipe(entry):
+        command = entry.rstrip()[:-1].strip()
+        return f"recording '{recording}': '{command}' is a file with a stray '|'" if os.path.isfile(command) else None
+    path = split_offset(entry)[0]
+    return None if os.path.exists(path) else f"recording '{recording}': no such file {path}"
 
 
 def _drop_incomplete(directory: DataDir) -> None:

@@ -100,6 +100,7 @@ def compile_graphs(
     tree: str, model: str, lexicon_fst: str, transcripts: str, graphs: str, options: TrainingGraphOptions
 ) -> tuple[int, int]:
     """Compile a table of transcripts (int32 vectors of words) into a table of graphs. Returns (done, failed)."""
+    from ngsgd.features.stream import require_most
     from ngsgd.hmm.transitions import read_transition_model
     from ngsgd.hmm.tree import read_tree
     from ngsgd.kaldi_io.fst import read_fst
@@ -125,4 +126,5 @@ def compile_graphs(
                 failed += 1
                 continue
             out.write(key, graph)
+        require_most(out.count, failed, transcripts)
     return out.count, failed

@@ -70,12 +70,18 @@ class TrainOptions:
         for name in ("num_epochs_extra", "left_context", "right_context", "early_stop_epochs", "seed"):
             _at_least(self, name, 0)
         _at_least(self, "minibatch_size", 2)
+        _at_least(self, "pnorm_output_dim", 1)
+        if self.pnorm_input_dim < 1 or self.pnorm_input_dim % self.pnorm_output_dim:
+            raise DataError(
+                f"--pnorm-input-dim={self.pnorm_input_dim}: "
+                f"not a multiple of --pnorm-output-dim={self.pnorm_output_dim}"
+            )
         for name in ("initial_effective_lrate", "final_effective_lrate"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise DataError(f"--{flag_name(name)}: expected a positive number, got {getattr(self, name)}")
 
 
-def _at_least(options: TrainOptions, name: str, least: float) -> None:
+def _at_least(options: object, name: str, least: float) -> None:
     value = getattr(options, name)
     if not value >= least:
         raise DataError(f"--{flag_name(name)}: expected {least} or more, got {value}")
@@ -95,3 +101,8 @@ class DriverOptions:
     remove_egs: bool = opt(False, "remove the examples that were made here, when all is done")
     dry_run: bool = opt(False, "make the examples, write plan.tsv and stop")
     overwrite: bool = opt(False, "begin anew in a directory where training was begun with other options")
+
+    def check(self) -> None:
+        """Raise DataError for values that cannot be."""
+        for name in ("nj", "max_tries"):
+            _at_least(self, name, 1)

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 def train_network(data: str, lang: str, ali: str, directory: str, options: TrainOptions, how: DriverOptions) -> None:
     """Train in `directory`; see steps/train_ngsgd.py. Raises DataError; KeyboardInterrupt when a signal ended it."""
     options.check()
+    how.check()
     inputs = Inputs(data, lang, ali)
     inputs.check()
     work = Workdir(directory)

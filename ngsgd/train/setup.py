@@ -18,7 +18,15 @@ from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.workdir import Workdir
 
 # How features are made, for whoever uses the model: feature_pipeline.sh reads these.
-FEATURE_FILES = ("cmvn_opts", "feat_type", "delta_opts", "delta_order", "splice_opts", "final.mat")
+FEATURE_FILES = (
+    "cmvn_opts",
+    "feat_type",
+    "delta_opts",
+    "delta_order",
+    "splice_opts",
+    "final.mat",
+    "speaker_transforms",
+)
 
 
 @dataclass(frozen=True)
