@@ -30,12 +30,8 @@ stage 4 "Monophones from a flat start" exp/mono -- \
 stage 5 "Decoding graph" exp/mono/graph -- mkgraph.sh --cmd "$cmd" data/lang_test exp/mono exp/mono/graph
 stage 6 "Decoding with the monophones" exp/mono/decode_test -- \
   decode_gmm.sh --cmd "$cmd" --nj "$nj" exp/mono/graph data/test exp/mono/decode_test
-perturb_and_align() {
-  perturb_speed.py --speeds=0.8,0.9,1.0,1.1,1.2 data/train data/train_sp
-  make_features.sh --cmd "$cmd" --nj "$nj" data/train_sp
-  align_si.sh --cmd "$cmd" --nj "$nj" data/train_sp data/lang exp/mono exp/mono_ali_sp
-}
-stage 7 "More speakers by other speeds" data/train_sp exp/mono_ali_sp -- perturb_and_align
+stage 7 "More speakers by other speeds" data/train_sp exp/mono_ali_sp -- \
+  perturb_and_align.sh --cmd "$cmd" --nj "$nj" --speeds 0.8,0.9,1.0,1.1,1.2 data/train data/lang exp/mono data/train_sp exp/mono_ali_sp
 stage 8 "Network" exp/nnet -- \
   train_ngsgd.py --cmd "$cmd" --nj "$nj" --config conf/nnet.conf data/train_sp data/lang exp/mono_ali_sp exp/nnet
 stage 9 "Decoding with the network" exp/nnet/decode_test -- \
