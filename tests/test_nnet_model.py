@@ -13,8 +13,8 @@ from ngsgd.nnet.compute import (
     Computer,
     compute,
     compute_from_egs,
+    divisor_priors,
     finish_output,
-    floored_priors,
     objective_of_examples,
 )
 from ngsgd.nnet.config import nnet_from_config
@@ -160,12 +160,12 @@ def test_utterances_that_cannot_be_computed_say_why(golden):
 
 
 def test_zero_priors_and_posteriors_stay_finite():
-    priors = floored_priors(np.array([0.5, 0.5, 0.0], np.float32), "x.mdl")
+    priors = divisor_priors(np.array([0.5, 0.5, 0.0], np.float32), "x.mdl")
     options = ComputeOptions(apply_log=True, divide_by_priors=True)
     output = finish_output(np.array([[1.0, 1e-20, 0.0]], np.float32), options, priors)
     assert np.isfinite(output).all() and output.argmax() == 0
     with pytest.raises(DataError, match="no priors"):
-        floored_priors(np.zeros(0, np.float32), "x.mdl")
+        divisor_priors(np.zeros(0, np.float32), "x.mdl")
 
 
 # ---- whole networks

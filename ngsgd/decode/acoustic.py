@@ -41,12 +41,12 @@ class NnetModel:
     """log p(pdf | x) − log p(pdf) of a network with priors, features repeated beyond the ends."""
 
     def __init__(self, rxfilename: str):
-        from ngsgd.nnet.compute import Computer, floored_priors
+        from ngsgd.nnet.compute import Computer, divisor_priors
         from ngsgd.nnet.model import read_model
 
         model = read_model(rxfilename)
         self.transitions = model.transitions
-        self._log_priors = np.log(floored_priors(model.priors, rxfilename))
+        self._log_priors = np.log(divisor_priors(model.priors, rxfilename))
         self._computer = Computer(model.nnet)
 
     def log_likelihoods(self, feats: np.ndarray) -> np.ndarray:

@@ -69,7 +69,7 @@ class Computer:
         return output
 
 
-def floored_priors(priors: np.ndarray, where: str) -> np.ndarray:
+def divisor_priors(priors: np.ndarray, where: str) -> np.ndarray:
     """Priors (P,), at least PRIOR_FLOOR. DataError when there are none."""
     if not priors.size:
         raise DataError(f"{where}: the model has no priors yet to divide by (nnet-adjust-priors or training sets them)")
@@ -99,7 +99,7 @@ def compute(model_rxfilename: str, features: str, wspecifier: str, options: Comp
     priors = None
     if options.divide_by_priors:
         model = read_model(model_rxfilename)
-        nnet, priors = model.nnet, floored_priors(model.priors, model_rxfilename)
+        nnet, priors = model.nnet, divisor_priors(model.priors, model_rxfilename)
     else:
         nnet = read_nnet(model_rxfilename)
     computer = Computer(nnet.to(xp), options.pad_input, options.block_size, xp)
