@@ -9,6 +9,7 @@ import pytest
 from ngsgd.decode.fst_ops import push_special, remove_eps_local, remove_symbols
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.fst import FstArrays, fst_bytes, fst_from_bytes, read_fst, read_fst_bytes, write_fst
+from ngsgd.kaldi_io.stream import TokenReader
 from ngsgd.kaldi_io.tables import SequentialReader, Writer
 
 
@@ -83,14 +84,14 @@ def test_an_archive_entry_is_read_to_its_end_and_no_further():
     vector, const = fst_bytes(random_fst(1).to_vector()), random_fst(1).const_bytes()
     for data in (vector, const):
         stream = io.BytesIO(data + b"next")
-        assert read_fst_bytes(stream, "x") == data and stream.read() == b"next"
-        with pytest.raises(DataError, match="cut off"):
-            read_fst_bytes(io.BytesIO(data[:-3]), "x")
+        assert read_fst_bytes(TokenReader(stream, "x")) == data and stream.read() == b"next"
+        with pytest.raises(DataError, match=r"x at byte \d+: .* cut off: expected"):
+            read_fst_bytes(TokenReader(io.BytesIO(data[:-3]), "x"))
 
 
 def test_what_is_no_fst_is_named(tmp_path):
     (tmp_path / "a.fst").write_bytes(b"not an fst at all")
-    with pytest.raises(DataError, match=r"a\.fst: expected a binary OpenFst file"):
+    with pytest.raises(DataError, match=r"a\.fst at byte 4: expected a binary OpenFst file"):
         read_fst(str(tmp_path / "a.fst"))
     write_fst(str(tmp_path / "b.fst"), random_fst(2).to_vector())
     assert read_fst(str(tmp_path / "b.fst")).num_states == 9

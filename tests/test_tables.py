@@ -21,6 +21,7 @@ VALUES = {
     "general_matrix": CompressedMatrix.from_dense(RNG.standard_normal((9, 2)).astype(np.float32)),
     "vector": RNG.standard_normal(4).astype(np.float32),
     "int32_vector": np.array([3, -1, 7], np.int32),
+    "int32_lists": [[3, 1], [], [7]],
     "int32": 17,
     "float": 0.5,
     "token": "word",

@@ -3,6 +3,7 @@
 The bytes are kept as they were read, so that a copy is identical; `codec` has the arithmetic.
 """
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -49,21 +50,26 @@ class CompressedMatrix:
         minimum, extent, rows, cols = _HEADER.unpack(reader.exactly(_HEADER.size, "a compressed matrix"))
         if rows < 0 or cols < 0 or (rows == 0) != (cols == 0):
             raise reader.error(f"a compressed matrix of {rows} x {cols} makes no sense")
+        if not (math.isfinite(minimum) and 0 <= extent < math.inf):
+            raise reader.error(f"a compressed matrix of values from {minimum} over {extent} makes no sense")
         payload = reader.exactly(cls.payload_size(kind, rows, cols), "a compressed matrix")
         return cls(kind, minimum, extent, rows, cols, payload)
 
     @classmethod
-    def from_dense(cls, matrix: np.ndarray, kind: str = "") -> "CompressedMatrix":
+    def from_dense(
+        cls, matrix: np.ndarray, kind: str = "", limits: tuple[float, float] | None = None
+    ) -> "CompressedMatrix":
         """Compress (rows, columns). `kind`: as stored; empty is Kaldi's choice, CM for more than 8 rows, else CM2.
 
-        Raises DataError for values that are not finite.
+        With `limits` (minimum, range; not for CM) values beyond are moved to them. Raises DataError for values that are
+        not finite.
         """
         if matrix.shape[0] == 0:
             return cls("CM", 0.0, 0.0, 0, 0, b"")
         if not np.isfinite(matrix).all():
             raise DataError("a matrix with NaN or infinite values cannot be compressed")
         kind = kind or ("CM" if matrix.shape[0] > 8 else "CM2")
-        minimum, extent, payload = codec.encode(matrix, kind)
+        minimum, extent, payload = codec.encode(matrix, kind, limits)
         return cls(kind, minimum, extent, *matrix.shape, payload)
 
     def to_dense(self) -> np.ndarray:

@@ -1,9 +1,12 @@
 """Opening what Kaldi calls rxfilenames and wxfilenames: files, offsets, pipes, standard streams.
 
 An rxfilename is `-`, `FILE`, `FILE:OFFSET` or `COMMAND |`; a wxfilename is `-`, `FILE` or `| COMMAND`. Commands run
-under `bash -o pipefail`, and their exit status is checked. A file being written appears only when it is whole.
+under `bash -o pipefail`, and their exit status is checked; with `--no-pipes`, or NGSGD_NO_PIPES in the environment, none
+runs. A file being written appears only when it is whole.
 """
 
+import functools
+import io
 import os
 import re
 import stat
@@ -15,11 +18,58 @@ from typing import BinaryIO
 
 from ngsgd.errors import DataError
 
+NO_PIPES = "NGSGD_NO_PIPES"
+"""Environment variable: set to anything but 0 or false, pipes are refused, here and in the programs started from here."""
 _SIGPIPE_STATUSES = (-13, 141)
+_PIPE_BUFFER = 1 << 16
 
 
-def _shell(command: str, **streams: int) -> subprocess.Popen:
-    return subprocess.Popen(["bash", "-o", "pipefail", "-c", command], **streams)
+def refuse_pipes() -> None:
+    """From now on no command of an rxfilename or wxfilename is run, in this process and its children."""
+    os.environ[NO_PIPES] = "1"
+
+
+def pipes_are_refused() -> bool:
+    """Whether commands in rxfilenames and wxfilenames are refused."""
+    return os.environ.get(NO_PIPES, "").lower() not in ("", "0", "false")
+
+
+def _shell(pipe: str, command: str, **options: int) -> subprocess.Popen:
+    """Start the command of a pipe. Raises DataError where pipes are refused; nothing has run then."""
+    if pipes_are_refused():
+        raise DataError(
+            f"refused to run the command of the pipe '{pipe}': --no-pipes or {NO_PIPES} is set; expected a plain file"
+        )
+    return subprocess.Popen(["bash", "-o", "pipefail", "-c", command], **options)
+
+
+class _CountingFile(io.FileIO):
+    """An unbuffered reader of a pipe that knows how many bytes it gave, so that messages can say where."""
+
+    _given = 0
+
+    def readinto(self, buffer) -> int | None:
+        count = super().readinto(buffer)
+        self._given += count or 0
+        return count
+
+    def readall(self) -> bytes:
+        data = super().readall()
+        self._given += len(data or b"")
+        return data
+
+    def tell(self) -> int:
+        return self._given
+
+
+def _counting(descriptor: int) -> BinaryIO:
+    return io.BufferedReader(_CountingFile(descriptor, closefd=False), _PIPE_BUFFER)
+
+
+@functools.cache
+def _standard_input() -> BinaryIO:
+    """One for the whole process, as what is buffered in it would be lost to another."""
+    return sys.stdin.buffer if sys.stdin.seekable() else _counting(sys.stdin.fileno())
 
 
 def is_input_pipe(rxfilename: str) -> bool:
@@ -36,7 +86,9 @@ def open_bytes(rxfilename: str) -> Iterator[BinaryIO]:
     """
     rxfilename = rxfilename.strip()
     if rxfilename == "-":
-        yield sys.stdin.buffer
+        yield _standard_input()
+    elif rxfilename.startswith("|"):
+        raise DataError(f"'{rxfilename}' is to be read: the '|' of an input pipe stands behind the command")
     elif is_input_pipe(rxfilename):
         with _open_input_pipe(rxfilename) as stream:
             yield stream
@@ -67,10 +119,11 @@ def open_file(rxfilename: str) -> BinaryIO:
 @contextmanager
 def _open_input_pipe(rxfilename: str) -> Iterator[BinaryIO]:
     command = rxfilename.rstrip()[:-1].strip()
-    process = _shell(command, stdout=subprocess.PIPE)
+    process = _shell(rxfilename, command, stdout=subprocess.PIPE, bufsize=0)
     assert process.stdout is not None
+    stdout = _counting(process.stdout.fileno())
     try:
-        yield process.stdout
+        yield stdout
     except BaseException:
         process.stdout.close()
         status = process.wait()
@@ -78,7 +131,7 @@ def _open_input_pipe(rxfilename: str) -> Iterator[BinaryIO]:
             # The reader's complaint (an unexpected end, say) follows from the command's failure: name the cause.
             raise DataError(_pipe_failure(rxfilename, command, status)) from None
         raise
-    read_to_end = process.stdout.read(1) == b""
+    read_to_end = stdout.read(1) == b""
     process.stdout.close()
     status = process.wait()
     if status and (read_to_end or status not in _SIGPIPE_STATUSES):
@@ -103,6 +156,8 @@ def open_bytes_writer(wxfilename: str) -> Iterator[BinaryIO]:
     elif wxfilename.startswith("|"):
         with _open_output_pipe(wxfilename) as stream:
             yield stream
+    elif wxfilename.endswith("|"):
+        raise DataError(f"'{wxfilename}' is to be written: the '|' of an output pipe stands before the command")
     elif _is_special(wxfilename):
         try:
             with open(wxfilename, "wb") as stream:
@@ -150,7 +205,7 @@ def _remove(path: str) -> None:
 
 @contextmanager
 def _open_output_pipe(wxfilename: str) -> Iterator[BinaryIO]:
-    process = _shell(wxfilename[1:].strip(), stdin=subprocess.PIPE)
+    process = _shell(wxfilename, wxfilename[1:].strip(), stdin=subprocess.PIPE)
     assert process.stdin is not None
     failure = f"the output pipe '{wxfilename}' failed with status "
     try:

@@ -13,17 +13,18 @@ and `vector`, in which each state is followed by its arcs: float32 final cost, i
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 import numpy as np
 
 from ngsgd.errors import DataError
+from ngsgd.kaldi_io.stream import TokenReader
 
 _MAGIC = 2125659606
 _HAS_ISYMBOLS, _HAS_OSYMBOLS, _IS_ALIGNED = 1, 2, 4
@@ -32,6 +33,8 @@ _MAX_STRING = 64
 STATE_DTYPE = np.dtype(
     [("final", "<f4"), ("first", "<u4"), ("arcs", "<u4"), ("iepsilons", "<u4"), ("oepsilons", "<u4")]
 )
+VECTOR_STATE_DTYPE = np.dtype([("final", "<f4"), ("arcs", "<i8")])
+_COUNT = struct.Struct("<q")
 ARC_DTYPE = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
 
 
@@ -50,57 +53,83 @@ class FstHeader:
     raw: bytes = b""
 
 
-def read_header(stream: BinaryIO, name: str) -> FstHeader:
+def read_header(r: TokenReader) -> FstHeader:
     """Read an FST header. DataError when it is none, or of an FST that these functions do not know."""
     parts: list[bytes] = []
 
     def exactly(size: int) -> bytes:
-        data = stream.read(size)
-        if len(data) != size:
-            raise DataError(f"{name}: the FST ends in its header")
-        parts.append(data)
-        return data
+        parts.append(r.exactly(size, "the header of an FST"))
+        return parts[-1]
 
     def string() -> str:
         (size,) = struct.unpack("<i", exactly(4))
         if not 0 <= size <= _MAX_STRING:
-            raise DataError(f"{name}: a string of {size} bytes in the header of an FST: the file is damaged")
+            raise r.error(f"a string of {size} bytes in the header of an FST: the file is damaged")
         return exactly(size).decode("latin-1")
 
     (magic,) = struct.unpack("<i", exactly(4))
     if magic != _MAGIC:
-        raise DataError(f"{name}: expected a binary OpenFst file, found bytes {parts[0]!r}")
+        raise r.error(f"expected a binary OpenFst file, found bytes {parts[0]!r}")
     kind, arc = string(), string()
-    values = struct.unpack("<iiQqqq", exactly(40))
-    header = FstHeader(kind, arc, *values, raw=b"".join(parts))
+    header = FstHeader(kind, arc, *struct.unpack("<iiQqqq", exactly(40)), raw=b"".join(parts))
     if arc != "standard" or kind not in ("vector", "const"):
-        raise DataError(f"{name}: expected an FST of type vector or const with standard arcs, found {kind}, {arc}")
+        raise r.error(f"expected an FST of type vector or const with standard arcs, found {kind!r}, {arc!r}")
+    if header.flags & (_HAS_ISYMBOLS | _HAS_OSYMBOLS | _IS_ALIGNED):
+        raise r.error("an FST with symbol tables or alignment inside is not supported")
+    if header.num_states < 0 or not -1 <= header.start < max(header.num_states, 1):
+        raise r.error(f"an FST of {header.num_states} states that starts in state {header.start} makes no sense")
+    if header.fst_type == "const" and header.num_arcs < 0:
+        raise r.error(f"an FST of {header.num_arcs} arcs makes no sense")
     return header
 
 
-def read_fst_bytes(stream: BinaryIO, name: str) -> bytes:
-    """The bytes of one FST from a stream positioned at it, and not one more. DataError when it is cut off."""
-    header = read_header(stream, name)
-    if header.flags & (_HAS_ISYMBOLS | _HAS_OSYMBOLS | _IS_ALIGNED):
-        raise DataError(f"{name}: an FST in an archive with symbol tables or alignment inside is not supported")
-    parts = [header.raw]
+def check_states_and_arcs(r: TokenReader, final: np.ndarray, arcs: np.ndarray) -> None:
+    """DataError for arcs (ARC_DTYPE) to states that are not there, and for costs that are no numbers."""
+    if len(arcs) and not (arcs["nextstate"].min() >= 0 and arcs["nextstate"].max() < len(final)):
+        raise r.error(f"the FST has an arc to a state outside its {len(final)}")
+    if np.isnan(final).any() or np.isnan(arcs["weight"]).any():
+        raise r.error("the FST has a cost that is no number")
 
-    def exactly(size: int) -> bytes:
-        data = stream.read(size)
-        if len(data) != size:
-            raise DataError(f"{name}: the FST is cut off: expected {size} more bytes, found {len(data)}")
-        parts.append(data)
-        return data
 
+def read_fst_bytes(r: TokenReader) -> bytes:
+    """The bytes of one FST from a reader positioned at it, and not one more. DataError when it is cut off or damaged."""
+    header = read_header(r)
     if header.fst_type == "const":
-        exactly(header.num_states * STATE_DTYPE.itemsize + header.num_arcs * ARC_DTYPE.itemsize)
-    else:
-        if header.num_states < 0:
-            raise DataError(f"{name}: an FST of unknown size cannot be read from a stream")
-        for _ in range(header.num_states):
-            (arcs,) = struct.unpack_from("<q", exactly(12), 4)
-            exactly(arcs * ARC_DTYPE.itemsize)
-    return b"".join(parts)
+        states = r.exactly(header.num_states * STATE_DTYPE.itemsize, "the states of an FST")
+        arcs = r.exactly(header.num_arcs * ARC_DTYPE.itemsize, "the arcs of an FST")
+        table = np.frombuffer(states, STATE_DTYPE)
+        ends = np.cumsum(table["arcs"], dtype=np.int64)
+        if (table["first"] != ends - table["arcs"]).any() or ends[-1:].sum() != header.num_arcs:
+            raise r.error(f"the {header.num_states} states of the FST do not share its {header.num_arcs} arcs")
+        check_states_and_arcs(r, table["final"], np.frombuffer(arcs, ARC_DTYPE))
+        return header.raw + states + arcs
+    heads, arcs = read_vector_states(r, header.num_states)
+    check_states_and_arcs(r, np.frombuffer(b"".join(heads), VECTOR_STATE_DTYPE)["final"], as_arcs(arcs))
+    return header.raw + b"".join(part for pair in zip(heads, arcs) for part in pair)
+
+
+def read_vector_states(r: TokenReader, num_states: int) -> tuple[list[bytes], list[bytes]]:
+    """For each state of a vector FST, its VECTOR_STATE_DTYPE and the bytes of its arcs. DataError when cut off."""
+    read, unpack, size = r.stream.read, _COUNT.unpack_from, VECTOR_STATE_DTYPE.itemsize
+    heads, arcs = [], []
+    for state in range(num_states):
+        head = read(size)
+        if len(head) != size:
+            raise r.error(f"the FST is cut off: expected state {state} of {num_states}, found {len(head)} bytes")
+        (count,) = unpack(head, 4)
+        if count < 0:
+            raise r.error(f"state {state} of an FST with {count} arcs makes no sense")
+        part = read(16 * count) if count < 1 << 16 else r.exactly(16 * count, "the arcs of an FST")
+        if len(part) != 16 * count:
+            raise r.error(f"the FST is cut off: expected {count} arcs of state {state}, found {len(part)} bytes")
+        heads.append(head)
+        arcs.append(part)
+    return heads, arcs
+
+
+def as_arcs(parts: list[bytes]) -> np.ndarray:
+    """(A,) ARC_DTYPE of the bytes of all states."""
+    return np.frombuffer(b"".join(parts), ARC_DTYPE)
 
 
 @contextmanager
@@ -144,7 +173,7 @@ def read_fst(rxfilename: str):
     from ngsgd.kaldi_io.files import open_bytes
 
     with open_bytes(rxfilename) as stream:
-        data = read_fst_bytes(stream, rxfilename)
+        data = read_fst_bytes(TokenReader(stream, rxfilename))
     if data[8:13] == b"const":
         import kaldifst
 
@@ -222,11 +251,9 @@ class FstArrays:
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "FST") -> FstArrays:
         """From the bytes of a `const` file without symbol tables."""
-        import io
-
-        header = read_header(io.BytesIO(data[:200]), name)
-        if header.fst_type != "const" or header.flags:
-            raise DataError(f"{name}: expected a const FST without symbol tables, found {header.fst_type}")
+        header = read_header(TokenReader(io.BytesIO(data[:200]), name))
+        if header.fst_type != "const":
+            raise DataError(f"{name}: expected a const FST, found {header.fst_type}")
         begin = len(header.raw)
         end = begin + header.num_states * STATE_DTYPE.itemsize
         if len(data) < end + header.num_arcs * ARC_DTYPE.itemsize:

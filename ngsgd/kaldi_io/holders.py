@@ -16,19 +16,11 @@ from ngsgd.registry import Registry
 holders = Registry("kind of table")
 
 
-def _numbers(reader: TokenReader, kind: type, what: str) -> list:
-    line = reader.line()
-    try:
-        return [kind(word) for word in line.split()]
-    except ValueError:
-        raise reader.error(f"expected {what}, found '{line.strip()[:40]}'") from None
-
-
-def _single(reader: TokenReader, kind: type, what: str) -> Any:
-    values = _numbers(reader, kind, what)
-    if len(values) != 1:
-        raise reader.error(f"expected {what}, found {len(values)} values")
-    return values[0]
+def _single(reader: TokenReader, what: str) -> str:
+    words = reader.line().split()
+    if len(words) != 1:
+        raise reader.error(f"expected {what}, found {len(words)} words")
+    return words[0]
 
 
 @holders.register("matrix")
@@ -84,10 +76,8 @@ class Int32Vector:
     @classmethod
     def read(cls, reader: TokenReader) -> np.ndarray:
         if not reader.binary:
-            return np.array(_numbers(reader, int, "integers"), dtype=np.int32)
-        count = reader.int32()
-        if count < 0:
-            raise reader.error(f"an integer vector of {count} elements makes no sense")
+            return np.array([reader.number(w, int, "integers") for w in reader.line().split()], dtype=np.int32)
+        count = reader.count("an integer vector")
         data = np.frombuffer(reader.exactly(5 * count, "an integer vector"), cls._ELEMENT)
         if (data["size"] != 4).any():
             raise reader.error("expected a vector of 4-byte integers")
@@ -104,13 +94,41 @@ class Int32Vector:
             writer.text("".join(f"{v} " for v in np.asarray(value).tolist()) + "\n")
 
 
+@holders.register("int32_lists")
+class Int32Lists:
+    """A list of int lists: Gaussian selections. In text `3 7 ; 1 ;`, each list ended by its semicolon."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> list[list[int]]:
+        if reader.binary:
+            return [
+                [reader.int32() for _ in range(reader.count("a list of integers"))]
+                for _ in range(reader.count("lists of integers"))
+            ]
+        *lists, rest = reader.line().split(";")
+        if rest.strip():
+            raise reader.error(f"expected lists of integers, each ended by ';', found '{rest.strip()[:40]}'")
+        return [[reader.number(word, int, "an integer") for word in part.split()] for part in lists]
+
+    @staticmethod
+    def write(writer: TokenWriter, value: list[list[int]]) -> None:
+        if not writer.binary:
+            writer.text("".join("".join(f"{v} " for v in part) + "; " for part in value) + "\n")
+            return
+        writer.int32(len(value))
+        for part in value:
+            writer.int32(len(part))
+            for v in part:
+                writer.int32(v)
+
+
 @holders.register("int32")
 class Int32:
     """One integer."""
 
     @staticmethod
     def read(reader: TokenReader) -> int:
-        return reader.int32() if reader.binary else _single(reader, int, "an integer")
+        return reader.int32() if reader.binary else reader.number(_single(reader, "an integer"), int, "an integer")
 
     @staticmethod
     def write(writer: TokenWriter, value: int) -> None:
@@ -123,7 +141,7 @@ class Float:
 
     @staticmethod
     def read(reader: TokenReader) -> float:
-        return reader.float32() if reader.binary else _single(reader, float, "a number")
+        return reader.float32() if reader.binary else reader.number(_single(reader, "a number"), float)
 
     @staticmethod
     def write(writer: TokenWriter, value: float) -> None:
@@ -136,7 +154,7 @@ class Token:
 
     @staticmethod
     def read(reader: TokenReader) -> str:
-        return _single(reader, str, "one word")
+        return _single(reader, "one word")
 
     @staticmethod
     def write(writer: TokenWriter, value: str) -> None:
@@ -163,14 +181,21 @@ class Posterior:
     @staticmethod
     def read(reader: TokenReader) -> list[list[tuple[int, float]]]:
         if reader.binary:
-            frames = []
-            for _ in range(reader.int32()):
-                frames.append([(reader.int32(), reader.float32()) for _ in range(reader.int32())])
-            return frames
+            return [
+                [(reader.int32(), reader.float32()) for _ in range(reader.count("the pairs of a frame"))]
+                for _ in range(reader.count("the frames of a posterior"))
+            ]
+        before, *blocks = reader.line().split("[")
         frames = []
-        for block in reader.line().split("[")[1:]:
-            words = block.split("]")[0].split()
-            frames.append([(int(i), float(w)) for i, w in zip(words[::2], words[1::2], strict=True)])
+        for block in blocks:
+            content, closed, after = block.partition("]")
+            words = content.split()
+            if not closed or after.strip() or len(words) % 2:
+                raise reader.error(f"expected frames like '[ 3 0.5 7 0.5 ]', found '[{block[:40]}'")
+            numbers = [reader.number(w, (int, float)[i % 2]) for i, w in enumerate(words)]
+            frames.append(list(zip(numbers[::2], numbers[1::2])))
+        if before.strip():
+            raise reader.error(f"expected frames like '[ 3 0.5 7 0.5 ]', found '{before[:40]}'")
         return frames
 
     @staticmethod
@@ -194,7 +219,7 @@ class Fst:
 
     @staticmethod
     def read(reader: TokenReader) -> Any:
-        return fst_from_bytes(read_fst_bytes(reader.stream, reader.name))
+        return fst_from_bytes(read_fst_bytes(reader))
 
     @staticmethod
     def write(writer: TokenWriter, value: Any) -> None:

@@ -12,13 +12,11 @@ def read_symmetric(reader: TokenReader) -> np.ndarray:
     """(n, n) float64. DataError when it is no packed matrix, or is cut off."""
     if reader.binary:
         dtype = {"FP": "<f4", "DP": "<f8"}[reader.expect("FP", "DP")]
-        size = reader.int32()
-        if not 0 <= size < 1 << 20:
-            raise reader.error(f"a packed matrix: a size of {size} makes no sense")
+        size = reader.count("a packed matrix")
         count = size * (size + 1) // 2
         values = np.frombuffer(reader.exactly(count * int(dtype[-1]), "a packed matrix"), dtype)
     else:
-        values = reader.vector(np.float64)
+        values = np.array(reader.bracketed(float, lines=True))
         size = round((2 * len(values) + 0.25) ** 0.5 - 0.5)
         if size * (size + 1) // 2 != len(values):
             raise reader.error(f"a packed matrix of {len(values)} numbers is not a triangle")

@@ -54,23 +54,23 @@ class TokenReader:
 
     def exactly(self, size: int, what: str) -> bytes:
         """`size` bytes of `what`."""
+        assert size >= 0
         if size > 1 << 20:
-            return self._large(size, what)
+            return bytes(self._large(size, what))
         data = self.stream.read(size)
         if len(data) != size:
             raise self.error(f"{what} is cut off: expected {size} bytes, found {len(data)}")
         return data
 
-    def _large(self, size: int, what: str) -> bytes:
+    def _large(self, size: int, what: str) -> bytearray:
         """As `exactly`, without allocating more than there is to read."""
-        parts, left = [], size
-        while left:
-            part = self.stream.read(min(left, 1 << 26))
+        data = bytearray()
+        while len(data) < size:
+            part = self.stream.read(min(size - len(data), 1 << 22))
             if not part:
-                raise self.error(f"{what} is cut off: expected {size} bytes, found {size - left}")
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
+                raise self.error(f"{what} is cut off: expected {size} bytes, found {len(data)}")
+            data += part
+        return data
 
     def _word(self) -> bytes:
         """The next run of bytes that are no white space; in binary mode the one space behind it is consumed."""
@@ -143,30 +143,43 @@ class TokenReader:
 
     def int32(self) -> int:
         """An int32 (or uint32) in Kaldi's basic-type form."""
-        if self.binary:
-            return self._basic({4: "i", -4: "I"}, "an integer")
-        return self._number(int, "an integer")
+        if not self.binary:
+            return self.number(self.token(), int, "an integer")
+        value = self._basic({4: "i", -4: "I"}, "an integer")
+        if value >= 1 << 31:
+            raise self.error(f"expected an integer below 2147483648, found {value}")
+        return value
 
     def int64(self) -> int:
         """An integer of 1 to 8 bytes."""
         if self.binary:
             return self._basic({8: "q", -8: "Q", 4: "i", -4: "I", 2: "h", -2: "H", 1: "b", -1: "B"}, "an integer")
-        return self._number(int, "an integer")
+        return self.number(self.token(), int, "an integer", bits=64)
 
     def float32(self) -> float:
         """A float, stored as float32 or float64."""
         if self.binary:
             return self._basic({4: "f", 8: "d"}, "a float")
-        return self._number(float, "a number")
+        return self.number(self.token(), float)
 
     float64 = float32
 
-    def _number(self, kind: type, what: str):
-        token = self.token()
+    def count(self, what: str) -> int:
+        """An int32 that is the size of something, so not negative."""
+        size = self.int32()
+        if size < 0:
+            raise self.error(f"{what}: a size of {size} makes no sense")
+        return size
+
+    def number(self, word: str, kind: type, what: str = "a number", bits: int = 32):
+        """The int (of so many bits) or float that a word of text stands for."""
         try:
-            return kind(token)
+            value = kind(word)
         except ValueError:
-            raise self.error(f"expected {what}, found '{token[:40]}'") from None
+            raise self.error(f"expected {what}, found '{word[:40]}'") from None
+        if "_" in word or (kind is int and not -(1 << bits - 1) <= value < 1 << bits - 1):
+            raise self.error(f"expected {what}, found '{word[:40]}'")
+        return value
 
     def bool(self) -> bool:
         """A boolean: T or F."""
@@ -177,53 +190,49 @@ class TokenReader:
 
     # Vectors and matrices
 
-    def _count(self, what: str, limit: int = 1 << 31) -> int:
+    def _int32_records(self, per_record: int, what: str) -> np.ndarray:
+        """The binary form of Kaldi's vectors of plain integers: size byte, int32 count, data."""
+        size = self.exactly(1, what)[0]
+        if size != 4:
+            raise self.error(f"expected {what} of 4-byte integers, found {size} bytes each")
         count = struct.unpack("<i", self.exactly(4, what))[0]
-        if not 0 <= count < limit:
+        if count < 0:
             raise self.error(f"{what}: a size of {count} makes no sense")
-        return count
+        return np.frombuffer(self.exactly(4 * per_record * count, what), "<i4").astype(np.int32)
 
     def int32_vector(self) -> np.ndarray:
         """(n,) int32 in the form of Kaldi's WriteIntegerVector: in text `[ 1 2 3 ]`."""
         if not self.binary:
-            self.expect("[")
-            return np.array(self._until_bracket(int), dtype=np.int32)
-        size = self.exactly(1, "an integer vector")[0]
-        if size not in (4,):
-            raise self.error(f"expected a vector of 4-byte integers, found {size} bytes each")
-        count = self._count("an integer vector")
-        return np.frombuffer(self.exactly(4 * count, "an integer vector"), "<i4").astype(np.int32)
+            return np.array(self.bracketed(int), dtype=np.int32)
+        return self._int32_records(1, "an integer vector")
 
     def int32_pairs(self) -> np.ndarray:
         """(n, 2) int32 in the form of Kaldi's WriteIntegerPairVector."""
         if not self.binary:
             self.expect("[")
-            words = []
+            pairs = []
             while (word := self.token()) != "]":
-                words += word.split(",")
-            return np.array([int(w) for w in words if w], dtype=np.int32).reshape(-1, 2)
-        size = self.exactly(1, "an integer-pair vector")[0]
-        if size != 4:
-            raise self.error(f"expected pairs of 4-byte integers, found {size} bytes each")
-        count = self._count("an integer-pair vector")
-        return np.frombuffer(self.exactly(8 * count, "an integer-pair vector"), "<i4").astype(np.int32).reshape(-1, 2)
+                first, comma, second = word.partition(",")
+                if not comma:
+                    raise self.error(f"expected a pair of integers A,B, found '{word[:40]}'")
+                pairs += [self.number(first, int, "an integer"), self.number(second, int, "an integer")]
+            return np.array(pairs, dtype=np.int32).reshape(-1, 2)
+        return self._int32_records(2, "an integer-pair vector").reshape(-1, 2)
 
-    def _until_bracket(self, kind: type) -> list:
-        values = []
-        while (word := self.token()) != "]":
-            try:
-                values.append(kind(word))
-            except ValueError:
-                raise self.error(f"expected a number or ], found '{word[:40]}'") from None
-        return values
+    def bracketed(self, kind: type, lines: bool = False) -> list:
+        """The numbers of a text `[ 1 2 3 ]`, which stands on one line unless `lines` allows several."""
+        self.expect("[")
+        text = self._text_until_bracket()
+        if "\n" in text and not lines:
+            raise self.error("expected numbers and ] on one line, found several lines, as of a matrix")
+        return [self.number(word, kind) for word in text.split()]
 
     def vector(self, dtype: type | None = None) -> np.ndarray:
         """(n,) of `dtype`; without one float32 or float64 as stored (text: float32)."""
         if not self.binary:
-            self.expect("[")
-            return np.array(self._until_bracket(float), dtype=dtype or np.float32)
+            return np.array(self.bracketed(float), dtype=dtype or np.float32)
         kind = self.expect("FV", "DV")
-        count = self._size("a vector")
+        count = self.count("a vector")
         values = self._floats(_DTYPES[kind[0]], count, "a vector")
         return values.astype(dtype, copy=False) if dtype else values
 
@@ -241,19 +250,15 @@ class TokenReader:
         kind = self.expect("FM", "DM", "CM", "CM2", "CM3")
         if kind.startswith("CM"):
             return CompressedMatrix.read(kind, self)
-        rows, columns = self._size("a matrix"), self._size("a matrix")
+        rows, columns = self.count("a matrix"), self.count("a matrix")
+        if (rows == 0) != (columns == 0):
+            raise self.error(f"a matrix of {rows} x {columns} makes no sense")
         return self._floats(_DTYPES[kind[0]], rows * columns, "a matrix").reshape(rows, columns)
-
-    def _size(self, what: str) -> int:
-        size = self.int32()
-        if size < 0:
-            raise self.error(f"{what}: a size of {size} makes no sense")
-        return size
 
     def _floats(self, dtype: np.dtype, count: int, what: str) -> np.ndarray:
         size = dtype.itemsize * count
         if size > 1 << 24:  # do not trust a header with the allocation
-            return np.frombuffer(bytearray(self._large(size, what)), dtype)
+            return np.frombuffer(self._large(size, what), dtype)
         values = np.empty(count, dtype)
         found = self.stream.readinto(memoryview(values).cast("B")) if size else 0
         if found != size:
