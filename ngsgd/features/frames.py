@@ -10,13 +10,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ngsgd.data.resample import resample
+from ngsgd.data.resample import Resampler
 from ngsgd.errors import DataError
 from ngsgd.options import opt
 from ngsgd.registry import Registry
 
 feature_types = Registry("feature type")
 """name -> a subclass of `FeatureType`"""
+
+PIECE = 1 << 13  # samples given to the extractor at once
 
 
 @dataclass
@@ -75,34 +77,77 @@ class FeatureType:
 
         Raises DataError for another sampling rate than configured, and for a recording shorter than one window.
         """
-        samples = self._at_rate(samples, rate)
-        if self.options.dither:
-            seed = [self.options.dither_seed, *key.encode()]
-            noise = np.random.default_rng(seed).standard_normal(len(samples), dtype=np.float32)
-            samples = samples + np.float32(self.options.dither) * noise
-        extractor = self._extractor()
-        extractor.accept_waveform(self.options.sample_frequency, samples)
-        extractor.input_finished()
-        frames = extractor.num_frames_ready
-        if frames == 0:
-            length = 1000 * len(samples) / self.options.sample_frequency
-            raise DataError(f"{length:.1f} ms are too short for a window of {self.options.frame_length:g} ms")
-        features = np.empty((frames, self.dim), np.float32)
-        for t in range(frames):
-            features[t] = extractor.get_frame(t)
-        return features
+        stream = self.stream(rate, key)
+        pieces = [stream.accept(samples[at : at + PIECE]) for at in range(0, len(samples), PIECE)]
+        return np.concatenate([*pieces, stream.finish()])
 
-    def _at_rate(self, samples: np.ndarray, rate: float) -> np.ndarray:
+    def stream(self, rate: float, key: str) -> "FeatureStream":
+        """For a recording of `rate` Hz that comes in chunks: the features that `compute` makes of it, bit for bit.
+
+        Raises DataError for another sampling rate than configured.
+        """
         wanted = self.options.sample_frequency
-        if rate == wanted:
-            return samples
-        option = "downsample" if rate > wanted else "upsample"
-        if not getattr(self.options, f"allow_{option}"):
-            raise DataError(
-                f"the recording is sampled at {rate:g} Hz, the configuration wants {wanted:g} Hz; "
-                f"give --sample-frequency={rate:g} or --allow-{option}"
-            )
-        return resample(samples, int(rate), int(wanted))
+        if rate != wanted:
+            option = "downsample" if rate > wanted else "upsample"
+            if not getattr(self.options, f"allow_{option}"):
+                raise DataError(
+                    f"the recording is sampled at {rate:g} Hz, the configuration wants {wanted:g} Hz; "
+                    f"give --sample-frequency={rate:g} or --allow-{option}"
+                )
+        return FeatureStream(self, rate, key)
+
+
+class FeatureStream:
+    """Features of one recording, whose samples come in chunks: `accept` each, then `finish`.
+
+    Frames are given as soon as their window is there; all together they are those of `FeatureType.compute`, the same
+    bits whatever the chunks, with dither and resampling too. What has been given is forgotten: the memory is bounded.
+    """
+
+    def __init__(self, kind: FeatureType, rate: float, key: str):
+        options = kind.options
+        self._dim = kind.dim
+        self._window_ms = options.frame_length
+        self._rate = options.sample_frequency
+        self._resampler = Resampler(int(rate), int(self._rate)) if rate != self._rate else None
+        self._dither = np.float32(options.dither)
+        self._noise = np.random.default_rng([options.dither_seed, *key.encode()])
+        self._extractor = kind._extractor()
+        self._received = self._given = 0  # samples at the features' rate; frames
+
+    def accept(self, samples: np.ndarray) -> np.ndarray:
+        """(n, dim) float32: the frames that the next (N,) samples on the int16 scale complete; perhaps none."""
+        samples = np.asarray(samples, np.float32)
+        self._take(self._resampler.accept(samples) if self._resampler else samples)
+        return self._new_frames()
+
+    def finish(self) -> np.ndarray:
+        """(n, dim) float32: the last frames. Raises DataError when the whole recording was shorter than one window."""
+        if self._resampler:
+            self._take(self._resampler.finish())
+        self._extractor.input_finished()
+        frames = self._new_frames()
+        if self._given == 0:
+            length = 1000 * self._received / self._rate
+            raise DataError(f"{length:.1f} ms are too short for a window of {self._window_ms:g} ms")
+        return frames
+
+    def _take(self, samples: np.ndarray) -> None:
+        if not len(samples):
+            return
+        self._received += len(samples)
+        if self._dither:
+            samples = samples + self._dither * self._noise.standard_normal(len(samples), dtype=np.float32)
+        self._extractor.accept_waveform(self._rate, samples.tolist())  # twice as fast as from an array
+
+    def _new_frames(self) -> np.ndarray:
+        ready = self._extractor.num_frames_ready
+        features = np.empty((ready - self._given, self._dim), np.float32)
+        for row, t in enumerate(range(self._given, ready)):
+            features[row] = self._extractor.get_frame(t)
+        self._extractor.pop(len(features))
+        self._given = ready
+        return features
 
 
 def set_windows(native: Any, options: WindowOptions) -> None:
