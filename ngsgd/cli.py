@@ -10,7 +10,8 @@ A program is one page::
 
 Exit statuses: 0 done; 1 bad data or nothing done (one line on stderr, no traceback); 2 usage; 130 interrupted.
 Options are Kaldi's in form: `--name=value` or `--name value`, `_` equal to `-`, a bare boolean means true, and
-`--config=FILE` reads such lines. Precedence: default, configuration file, command line.
+`--config=FILE` reads such lines. Precedence: default, configuration file, command line. Every program has
+`--config` and `--no-pipes`.
 """
 
 import dataclasses
@@ -24,12 +25,19 @@ from typing import Any, get_type_hints
 import click
 
 from ngsgd.errors import DataError
-from ngsgd.options import convert, flag_name, read_config
+from ngsgd.options import convert, flag_name, opt, read_config
 
 __all__ = ["DataError", "argument", "finish", "options_from", "program"]
 
 log = logging.getLogger(__name__)
 argument = click.argument
+
+
+@dataclasses.dataclass
+class CommonOptions:
+    """What every program can be told."""
+
+    no_pipes: bool = opt(False, "refuse to run commands in place of files ('COMMAND |'), for data of strangers")
 
 
 class _KaldiFormatter(logging.Formatter):
@@ -95,7 +103,9 @@ def program(doc: str) -> Callable:
     """
 
     def decorate(function: Callable) -> Callable:
-        params = [*getattr(function, "__click_params__", [])][::-1]
+        if not any(p.name == "no_pipes" for p in getattr(function, "__click_params__", [])):
+            function = options_from()(function)
+        params = [*function.__click_params__][::-1]
 
         @functools.wraps(function)
         def callback(*args: Any, **kwargs: Any) -> None:
@@ -152,23 +162,29 @@ def _run(command: click.Command, args: list[str]) -> int:
 def options_from(*options_classes: type) -> Callable:
     """Command-line options from the fields of dataclasses; the function gets one instance of each.
 
-    The keyword is the class's name in snake case without `Options`: `MfccOptions` -> `mfcc`.
+    The keyword is the class's name in snake case without `Options`: `MfccOptions` -> `mfcc`. Those of `CommonOptions`
+    come with them and take effect here.
     """
+    all_classes = (*options_classes, CommonOptions)
 
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)
         def with_options(*args: Any, **kwargs: Any) -> Any:
-            given = {f.name: kwargs.pop(f.name) for c in options_classes for f in dataclasses.fields(c)}
-            config = kwargs.pop("options_file_")
-            for options_class, values in zip(options_classes, _resolve(options_classes, config, given), strict=True):
+            given = {f.name: kwargs.pop(f.name) for c in all_classes for f in dataclasses.fields(c)}
+            *resolved, common = _resolve(all_classes, kwargs.pop("options_file_"), given)
+            for options_class, values in zip(options_classes, resolved, strict=True):
                 kwargs[_keyword(options_class)] = options_class(**values)
+            if CommonOptions(**common).no_pipes:
+                from ngsgd.kaldi_io.files import refuse_pipes
+
+                refuse_pipes()
             return function(*args, **kwargs)
 
         params = [*getattr(function, "__click_params__", [])]
         config_option = _Option(
             ["--config", "options_file_"], default=None, metavar="FILE", help="Read options from this file."
         )
-        added = [option for c in options_classes for option in _click_options(c)] + [config_option]
+        added = [option for c in all_classes for option in _click_options(c)] + [config_option]
         with_options.__click_params__ = params + added[::-1]
         return with_options
 

@@ -6,40 +6,36 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngsgd.errors import DataError
-from ngsgd.features.stream import check_features, for_each, is_table, require_most, shapes
-from ngsgd.kaldi_io.compressed import CompressedMatrix
+from ngsgd.features.stream import check_features, shapes
+from ngsgd.kaldi_io.compressed import CompressedMatrix, CompressOptions
+from ngsgd.kaldi_io.copying import copy_table, matrix_kind
+from ngsgd.kaldi_io.each import require_most
 from ngsgd.kaldi_io.files import open_text_writer
-from ngsgd.kaldi_io.tables import SequentialReader, Writer
+from ngsgd.kaldi_io.tables import Writer, is_table
 from ngsgd.options import opt
 
 
 @dataclass
-class CopyFeatsOptions:
+class CopyFeatsOptions(CompressOptions):
     """How features are copied."""
 
-    compress: bool = opt(False, "write compressed matrices")
     write_num_frames: str = opt("", "wspecifier of a table with the number of frames of each utterance")
 
 
 def copy(rspecifier: str, wspecifier: str, options: CopyFeatsOptions) -> tuple[int, int]:
     """Copy a table; returns (done, failed). Raises DataError as `require_most`; then nothing is written."""
     with ExitStack() as stack:
-        out = stack.enter_context(Writer(wspecifier, "general_matrix", compress=options.compress))
         counts = None
         if options.write_num_frames:
             counts = stack.enter_context(Writer(options.write_num_frames, "int32"))
 
-        def work(key: str, features: np.ndarray | CompressedMatrix) -> None:
-            dense = features.to_dense() if isinstance(features, CompressedMatrix) else features
-            check_features(dense)
-            out.write(key, features if options.compress else dense)
+        def check(key: str, features: np.ndarray | CompressedMatrix) -> np.ndarray | CompressedMatrix:
+            check_features(features.to_dense() if isinstance(features, CompressedMatrix) else features)
             if counts:
-                counts.write(key, len(dense))
+                counts.write(key, features.shape[0])
+            return features
 
-        items = ((key, lambda value=value: value) for key, value in SequentialReader(rspecifier, "general_matrix"))
-        done, failed = for_each(items, work)
-        require_most(done, failed, rspecifier)
-    return done, failed
+        return copy_table(rspecifier, wspecifier, matrix_kind(options), check, options)
 
 
 def write_lengths(rspecifier: str, output: str) -> None:

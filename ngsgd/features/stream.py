@@ -1,36 +1,15 @@
 """Going through a table of features: one bad utterance is named, counted and left out."""
 
-import functools
-import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ngsgd.errors import DataError
+from ngsgd.kaldi_io.each import for_each, require_most
 from ngsgd.kaldi_io.lists import read_map
 from ngsgd.kaldi_io.stream import open_reader
-from ngsgd.kaldi_io.tables import RandomReader, SequentialReader, Writer
-
-log = logging.getLogger(__name__)
-
-
-def for_each(items: Iterable[tuple[str, Callable[[], Any]]], work: Callable[[str, Any], None]) -> tuple[int, int]:
-    """Calls work(key, load()) for each (key, load); returns (done, failed).
-
-    An item whose load or work raises DataError is named in a warning and counted as failed.
-    """
-    done = failed = 0
-    for key, load in items:
-        try:
-            work(key, load())
-        except DataError as error:
-            log.warning("skipped %s: %s", key, error)
-            failed += 1
-        else:
-            done += 1
-    return done, failed
+from ngsgd.kaldi_io.tables import RandomReader, SequentialReader, Writer, is_table
 
 
 def check_features(features: np.ndarray) -> np.ndarray:
@@ -45,19 +24,8 @@ def check_features(features: np.ndarray) -> np.ndarray:
 
 def read_features(rspecifier: str) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """(key, load) of a table; load() gives the (T, D) features, or raises DataError as `check_features`."""
-    for key, features in SequentialReader(rspecifier, "matrix"):
-        yield key, functools.partial(check_features, features)
-
-
-def require_most(done: int, failed: int, source: str) -> None:
-    """Raises DataError when nothing was done or more failed than succeeded.
-
-    To be called before the writers close, so that then no file appears; `ngsgd.cli.finish` says the rest.
-    """
-    if done == 0:
-        raise DataError(f"{source}: nothing done" + (f", {failed} utterances failed" if failed else ": it is empty"))
-    if failed > done:
-        raise DataError(f"{source}: most utterances failed, {failed} of {done + failed}; nothing written")
+    for key, load in SequentialReader(rspecifier, "matrix").items():
+        yield key, lambda load=load: check_features(load())
 
 
 def map_features(
@@ -76,11 +44,6 @@ def shapes(rspecifier: str) -> Iterator[tuple[str, tuple[int, int]]]:
     """(key, (T, D)) of each entry of a table, without expanding compressed matrices."""
     for key, features in SequentialReader(rspecifier, "general_matrix"):
         yield key, features.shape
-
-
-def is_table(text: str) -> bool:
-    """Whether the argument is a table (`ark:...`, `scp:...`) and not a file name."""
-    return re.match(r"(ark|scp)(,\w+)*:", text) is not None
 
 
 def read_utt2spk(path: str) -> dict[str, str]:

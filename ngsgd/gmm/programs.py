@@ -19,15 +19,9 @@ from ngsgd.gmm.update import (
     update_gmm,
     update_transitions,
 )
+from ngsgd.kaldi_io.copying import OutputOptions
 from ngsgd.kaldi_io.stream import open_writer
 from ngsgd.options import opt
-
-
-@dataclasses.dataclass
-class OutputOptions:
-    """How a model or statistics are written."""
-
-    binary: bool = opt(True, "write in binary")
 
 
 @dataclasses.dataclass

@@ -12,11 +12,22 @@ import numpy as np
 
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io import codec
+from ngsgd.options import opt
 
 if TYPE_CHECKING:
     from ngsgd.kaldi_io.stream import TokenReader
 
 _HEADER = struct.Struct("<ffii")
+# Kaldi's numbers of ways to compress: kind ("": by the number of rows), and the minimum and range where they are fixed.
+_METHODS: dict[int, tuple[str, tuple[float, float] | None]] = {
+    1: ("", None),
+    2: ("CM", None),
+    3: ("CM2", None),
+    4: ("CM2", (-32768.0, 65535.0)),
+    5: ("CM3", None),
+    6: ("CM3", (0.0, 255.0)),
+    7: ("CM3", (0.0, 1.0)),
+}
 
 
 @dataclass(frozen=True)
@@ -82,3 +93,26 @@ class CompressedMatrix:
         """Token, header and payload."""
         header = _HEADER.pack(self.minimum, self.extent, self.rows, self.cols)
         return self.kind.encode() + b" " + header + self.payload
+
+
+@dataclass
+class CompressOptions:
+    """Whether and how matrices are compressed."""
+
+    compress: bool = opt(False, "write compressed matrices; those that this method made stay as they are")
+    compression_method: int = opt(
+        1,
+        "1 automatic: 2 above 8 rows, else 3; 2 one byte for features; 3 two bytes; 4 two bytes, whole numbers "
+        "-32768..32767; 5 one byte; 6 one byte, whole numbers 0..255; 7 one byte, 0..1",
+    )
+
+    def apply(self, value: "np.ndarray | CompressedMatrix") -> CompressedMatrix:
+        """The matrix compressed by the method. Raises DataError for an unknown one and for values not finite."""
+        if self.compression_method not in _METHODS:
+            raise DataError(f"compression method {self.compression_method}: expected 1 to {max(_METHODS)}")
+        kind, limits = _METHODS[self.compression_method]
+        if isinstance(value, CompressedMatrix):
+            if kind in ("", value.kind) and limits in (None, (value.minimum, value.extent)):
+                return value
+            value = value.to_dense()
+        return CompressedMatrix.from_dense(value, kind, limits)

@@ -1,8 +1,8 @@
 """Opening what Kaldi calls rxfilenames and wxfilenames: files, offsets, pipes, standard streams.
 
 An rxfilename is `-`, `FILE`, `FILE:OFFSET` or `COMMAND |`; a wxfilename is `-`, `FILE` or `| COMMAND`. Commands run
-under `bash -o pipefail`, and their exit status is checked; with `--no-pipes`, or NGSGD_NO_PIPES in the environment, none
-runs. A file being written appears only when it is whole.
+under `bash -o pipefail`, and their exit status is checked; with `--no-pipes`, or NGSGD_NO_PIPES in the environment,
+none runs. A file being written appears only when it is whole.
 """
 
 import functools
@@ -19,7 +19,7 @@ from typing import BinaryIO
 from ngsgd.errors import DataError
 
 NO_PIPES = "NGSGD_NO_PIPES"
-"""Environment variable: set to anything but 0 or false, pipes are refused, here and in the programs started from here."""
+"""Environment variable: set to anything but 0 or false, pipes are refused, also in the programs started from here."""
 _SIGPIPE_STATUSES = (-13, 141)
 _PIPE_BUFFER = 1 << 16
 

@@ -92,7 +92,7 @@ def check_states_and_arcs(r: TokenReader, final: np.ndarray, arcs: np.ndarray) -
 
 
 def read_fst_bytes(r: TokenReader) -> bytes:
-    """The bytes of one FST from a reader positioned at it, and not one more. DataError when it is cut off or damaged."""
+    """The bytes of one FST from a reader positioned at it, and not one more. DataError when it is damaged."""
     header = read_header(r)
     if header.fst_type == "const":
         states = r.exactly(header.num_states * STATE_DTYPE.itemsize, "the states of an FST")

@@ -6,21 +6,23 @@ asked for once, `p` skip what cannot be read; on writing: `t` text, `f` flush af
 a range, `feats.ark:6[0:9,2:5]`: rows and columns, both ends included.
 """
 
+import functools
 import io
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ngsgd.errors import DataError
-from ngsgd.kaldi_io.compressed import CompressedMatrix
+from ngsgd.kaldi_io.compressed import CompressedMatrix, CompressOptions
 from ngsgd.kaldi_io.files import is_input_pipe, open_bytes, open_bytes_writer, open_file, split_offset
 from ngsgd.kaldi_io.holders import holders
-from ngsgd.kaldi_io.stream import TokenReader, TokenWriter
+from ngsgd.kaldi_io.stream import TokenReader, TokenWriter, open_reader
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,19 @@ def parse_specifier(text: str) -> Specifier:
     if not colon or not forms or unknown:
         raise DataError(f"expected a table like 'ark:FILE' or 'scp:FILE', got '{text}'")
     return Specifier(",".join(sorted(forms)), path.strip(), frozenset(words) - {"ark", "scp"})
+
+
+def is_table(text: str) -> bool:
+    """Whether an argument is a table (`ark:...`, `scp:...`) and not a file name."""
+    return re.match(r"(ark|scp)(,\w+)*:", text) is not None
+
+
+def read_object(rxfilename: str, kind: str) -> Any:
+    """The one object of a file, by the name of a method of TokenReader, or the range of it that FILE[0:9] asks for."""
+    target, limits = _split_range(rxfilename)
+    with open_reader(target) as reader:
+        value = getattr(reader, kind)()
+    return value if limits is None else _cut(value, limits, target)
 
 
 def _read_entry(stream: BinaryIO, where: str, kind: str) -> Any:
@@ -89,6 +104,10 @@ def read_scp(rxfilename: str) -> list[tuple[str, str]]:
                 raise DataError(f"{rxfilename}:{number}: expected a key and a file, found '{' '.join(words)}'")
             entries.append((words[0], words[1]))
     return entries
+
+
+class _OutOfRange(DataError):
+    """A range that does not fit its value."""
 
 
 class _ScpSource:
@@ -136,18 +155,18 @@ def _cut(value: Any, limits: str, where: str) -> np.ndarray:
     slices = []
     for axis, part in enumerate(limits.split(",")):
         if axis >= np.ndim(value):
-            raise DataError(f"{where}: the range [{limits}] has more parts than the value has dimensions")
+            raise _OutOfRange(f"{where}: the range [{limits}] has more parts than the value has dimensions")
         size = value.shape[axis]
         if part in ("", ":"):
             slices.append(slice(None))
             continue
         match = re.fullmatch(r"(\d+):(\d+)", part)
         if not match:
-            raise DataError(f"{where}: expected a range first:last, got '{part}'")
+            raise _OutOfRange(f"{where}: expected a range first:last, got '{part}'")
         first, last = int(match[1]), int(match[2])
         # Kaldi tolerates a last row slightly behind the end (features are sometimes shorter than the segment says).
         if first > last or first >= size or last >= size + 3:
-            raise DataError(f"{where}: the range {part} does not lie within 0:{size - 1}")
+            raise _OutOfRange(f"{where}: the range {part} does not lie within 0:{size - 1}")
         slices.append(slice(first, last + 1))
     return value[tuple(slices)]
 
@@ -158,7 +177,7 @@ class SequentialReader:
     >>> for utterance, features in SequentialReader("scp:data/train/feats.scp", "matrix"): ...
 
     Raises DataError for a damaged entry (with `p` it is skipped with a warning), a failing pipe, and with `s` for keys
-    out of order.
+    out of order. An entry whose range lies outside of it is always skipped with a warning.
     """
 
     def __init__(self, rspecifier: str, kind: str):
@@ -167,18 +186,35 @@ class SequentialReader:
         holders[kind]
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for key, load in self.items():
+            try:
+                value = load()
+            except _OutOfRange as error:
+                log.warning("skipped: %s", error)
+            except DataError as error:
+                if "p" not in self.specifier.flags:
+                    raise
+                log.warning("skipped: %s", error)
+            else:
+                yield key, value
+
+    def items(self) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """(key, load) of each entry; load() gives the value, or raises DataError when a script's entry cannot be read.
+
+        Damage of an archive is raised by the iteration itself, as nothing behind it can be found.
+        """
         entries = self._archive() if self.specifier.form == "ark" else self._script()
         if "s" not in self.specifier.flags:
             yield from entries
             return
         previous = None
-        for key, value in entries:
+        for key, load in entries:
             if previous is not None and key.encode() < previous.encode():
                 raise DataError(f"{self.specifier.path}: keys are not sorted: '{key}' comes after '{previous}'")
             previous = key
-            yield key, value
+            yield key, load
 
-    def _archive(self) -> Iterator[tuple[str, Any]]:
+    def _archive(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         path = self.specifier.path
         with open_bytes(path) as stream:
             last = "the beginning"
@@ -196,22 +232,19 @@ class SequentialReader:
                     log.warning("reading stops: %s", error)
                     break
                 last = key
-                yield key, value
+                yield key, functools.partial(_itself, value)
 
-    def _script(self) -> Iterator[tuple[str, Any]]:
+    def _script(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         source = _ScpSource(self.kind)
         try:
             for key, rxfilename in read_scp(self.specifier.path):
-                try:
-                    value = source.read(key, rxfilename)
-                except DataError as error:
-                    if "p" not in self.specifier.flags and _split_range(rxfilename)[1] is None:
-                        raise
-                    log.warning("skipped: %s", error)
-                    continue
-                yield key, value
+                yield key, functools.partial(source.read, key, rxfilename)
         finally:
             source.close()
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 class RandomReader:
@@ -225,9 +258,13 @@ class RandomReader:
         self.kind = kind
         self._values: dict[str, Any] = {}
         self._entries: Iterator[tuple[str, Any]] = iter(())
-        self._last_asked = ""
+        self._last_asked = self._last_read = ""
         if self.specifier.form == "scp":
-            self._script = dict(read_scp(self.specifier.path))
+            entries = read_scp(self.specifier.path)
+            self._script = dict(entries)
+            if len(self._script) < len(entries):
+                twice = next(a for a, b in pairwise(sorted(key for key, _ in entries)) if a == b)
+                raise DataError(f"{self.specifier.path}: '{twice}' comes twice")
             self._source = _ScpSource(kind)
         else:
             self._script = None
@@ -266,12 +303,13 @@ class RandomReader:
             for passed in [k for k in self._values if k.encode() < key.encode()]:
                 del self._values[passed]
         while key not in self._values:
-            if sorted_keys and self._values and max(k.encode() for k in self._values) > key.encode():
+            if sorted_keys and self._last_read.encode() > key.encode():
                 return False
             entry = next(self._entries, None)
             if entry is None:
                 return False
             self._values[entry[0]] = entry[1]
+            self._last_read = entry[0]
         return True
 
 
@@ -279,12 +317,14 @@ class Writer:
     """Writes (key, value) entries; a context manager, so that the files appear whole or not at all.
 
     >>> with Writer("ark,scp:feats.ark,feats.scp", "matrix", compress=True) as out: out.write("utt", features)
+
+    `compress`: true for Kaldi's automatic method, or the options.
     """
 
-    def __init__(self, wspecifier: str, kind: str, compress: bool = False):
+    def __init__(self, wspecifier: str, kind: str, compress: bool | CompressOptions = False):
         self.specifier = parse_specifier(wspecifier)
         self.holder = holders[kind]
-        self.compress = compress
+        self._compression = CompressOptions(compress=compress) if isinstance(compress, bool) else compress
         self._binary = "t" not in self.specifier.flags
         self._exits = ExitStack()
         self._ark: TokenWriter | None = None
@@ -300,6 +340,8 @@ class Writer:
             self._ark_path, comma, scp_path = path.partition(",")
             if not comma:
                 raise DataError(f"expected 'ark,scp:ARK,SCP', got only '{path}'")
+            if self._ark_path.strip() == "-" or self._ark_path.strip().startswith("|"):
+                raise DataError(f"a script file cannot point into '{self._ark_path}': give the archive a file name")
             # Entered first, so closed last: the script appears after the archive that it names.
             self._scp = self._exits.enter_context(open_bytes_writer(scp_path.strip()))
         self._ark = TokenWriter(self._exits.enter_context(open_bytes_writer(self._ark_path)), self._binary)
@@ -311,9 +353,9 @@ class Writer:
         assert ark is not None, "use Writer in a with statement"
         if not key or key.split() != [key]:
             raise DataError(f"the key '{key}' is empty or contains white space")
-        if self.compress and isinstance(value, np.ndarray):
+        if self._compression.compress:
             try:
-                value = CompressedMatrix.from_dense(value)
+                value = self._compression.apply(value)
             except DataError as error:
                 raise DataError(f"key {key}: {error}") from None
         ark.token(key)
