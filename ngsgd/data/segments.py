@@ -44,24 +44,30 @@ def parse_segment(rest: str, where: str) -> Segment:
 
 
 def cut(samples: np.ndarray, rate: int, segment: Segment) -> np.ndarray:
-    """The segment's part of the (N,) `samples` of its recording, a view.
+    """The segment's part of the (N,) or (N, C) `samples` of its recording, a view. Raises DataError as `limits`."""
+    start, end = limits(len(samples), rate, segment)
+    return samples[start:end]
+
+
+def limits(count: int, rate: int, segment: Segment) -> tuple[int, int]:
+    """(first sample, behind the last) of a segment of a recording with `count` samples.
 
     Raises DataError when it begins past the end, ends too far past it, or is too short.
     """
-    length = len(samples) / rate
-    start, end = int(segment.start * rate), len(samples)
-    if start >= len(samples):
+    length = count / rate
+    start, end = int(segment.start * rate), count
+    if start >= count:
         raise DataError(
             f"the segment begins at {segment.start:g} s, recording {segment.recording} ends at {length:.3f} s"
         )
     if segment.end != TO_THE_END:
         end = int(segment.end * rate)
-        if end >= len(samples) + MAX_OVERSHOOT * rate:
+        if end >= count + MAX_OVERSHOOT * rate:
             raise DataError(
                 f"the segment ends at {segment.end:g} s, recording {segment.recording} at {length:.3f} s: "
                 f"more than {MAX_OVERSHOOT} s past it"
             )
-    end = min(end, len(samples))
+    end = min(end, count)
     if end <= start + MIN_LENGTH * rate:
         raise DataError(f"the segment has {(end - start) / rate:.3f} s, expected more than {MIN_LENGTH} s")
-    return samples[start:end]
+    return start, end

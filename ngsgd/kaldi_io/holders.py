@@ -1,7 +1,8 @@
 """What a table can hold: how each kind of value is read from and written to one entry of an archive.
 
-A holder is an object with `read(reader)` and `write(writer, value)`; their `binary` says which form is meant. Other
-parts register their own (`ngsgd.egs` the training examples).
+A holder is an object with `read(reader)` and `write(writer, value)`; their `binary` says which form is meant. One with
+`binary_header = False` never has the `\\0B` of binary entries. Other parts register their own (`ngsgd.egs` the training
+examples, `ngsgd.data.wave` recordings).
 """
 
 from typing import Any
@@ -152,6 +153,8 @@ class Float:
 class Token:
     """One word; always text."""
 
+    binary_header = False
+
     @staticmethod
     def read(reader: TokenReader) -> str:
         return _single(reader, "one word")
@@ -164,6 +167,8 @@ class Token:
 @holders.register("tokens")
 class Tokens:
     """A list of words; always text."""
+
+    binary_header = False
 
     @staticmethod
     def read(reader: TokenReader) -> list[str]:
@@ -216,6 +221,8 @@ class Posterior:
 @holders.register("fst")
 class Fst:
     """A kaldifst.StdVectorFst in OpenFst's binary form."""
+
+    binary_header = False
 
     @staticmethod
     def read(reader: TokenReader) -> Any:

@@ -361,7 +361,7 @@ class Writer:
         ark.token(key)
         if self._scp is not None:
             self._scp.write(f"{key} {self._ark_path}:{ark.position}\n".encode())
-        if self._binary and self.holder not in (holders["token"], holders["tokens"], holders["fst"]):
+        if self._binary and getattr(self.holder, "binary_header", True):
             ark.raw(b"\0B")
         self.holder.write(ark, value)
         if "f" in self.specifier.flags:
