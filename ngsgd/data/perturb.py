@@ -1,7 +1,8 @@
-"""Speed perturbation: copies of a data directory spoken faster or slower (Ko et al. 2015, "Audio augmentation").
+"""Copies of a data directory that sound otherwise: at other speeds, or louder and softer.
 
 A recording at speed s is the recording taken as of rate s·r, brought back to rate r: 1/s as long, every frequency s
-times as high. That shifts formants as another vocal tract would, so each copy of a speaker counts as one of its own.
+times as high (Ko et al. 2015, "Audio augmentation"). That shifts formants as another vocal tract would, so each copy of
+a speaker counts as one of its own. Volumes are one random factor an utterance, which stays the same utterance.
 """
 
 import logging
@@ -14,13 +15,16 @@ import numpy as np
 
 from ngsgd.data.corpus import data_directory, write_prepared
 from ngsgd.data.datadir import DataDir
-from ngsgd.data.recordings import utterances
+from ngsgd.data.recordings import Load, utterances
 from ngsgd.data.resample import resample
+from ngsgd.data.wave import to_int16
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_bytes_writer
 from ngsgd.options import opt
 
 log = logging.getLogger(__name__)
+
+INT16_LARGEST = 32767
 
 
 @dataclass
@@ -45,53 +49,104 @@ def prefix(speed: float) -> str:
     return "" if speed == 1 else f"sp{speed:g}-"
 
 
+@dataclass
+class PerturbVolumeOptions:
+    """Options of `perturb_volume.py`."""
+
+    scale_low: float = opt(0.125, "smallest factor")
+    scale_high: float = opt(2.0, "largest factor; what exceeds 16 bits is clipped")
+    seed: int = opt(0, "seed of the factors, together with the utterance's id")
+
+    def factor(self, utterance: str) -> float:
+        """That of an utterance, uniform between the bounds, to four digits. DataError for bounds that are none."""
+        if not 0 < self.scale_low <= self.scale_high:
+            raise DataError(f"expected 0 < --scale-low <= --scale-high, got {self.scale_low} and {self.scale_high}")
+        generator = np.random.default_rng([self.seed, *utterance.encode()])
+        return float(f"{generator.uniform(self.scale_low, self.scale_high):.4g}")
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """What is made of an utterance: prefix of its ids, prefix of the file name, and the change of its sound."""
+
+    prefix: str
+    file_prefix: str
+    change: Callable[[np.ndarray, int], np.ndarray]
+    """(samples, rate) -> samples"""
+
+
 def perturb_speed(source: str, target: str, options: PerturbSpeedOptions) -> tuple[int, int]:
     """Make data directory `target` of copies of `source`, their recordings as FLAC in target/audio.
 
     Recordings made earlier are kept. Returns the numbers of utterances made and failed (named and left out).
     """
+    copies = [
+        _Copy(prefix(s), prefix(s), lambda x, r, s=s: x if s == 1 else resample(x, round(r * s), r))
+        for s in options.values()
+    ]
+    return _write_copies(source, target, lambda _: copies)
+
+
+def perturb_volume(source: str, target: str, options: PerturbVolumeOptions) -> tuple[int, int]:
+    """As `perturb_speed`, with each utterance once, under its own id, at another volume."""
+    clipped = 0
+
+    def scaled(factor: float, samples: np.ndarray) -> np.ndarray:
+        nonlocal clipped
+        louder = np.float32(factor) * samples
+        clipped += bool(np.abs(louder).max() > INT16_LARGEST)
+        return louder
+
+    def copies(utterance: str) -> list[_Copy]:
+        factor = options.factor(utterance)
+        return [_Copy("", f"vol{factor:g}-", lambda samples, _: scaled(factor, samples))]
+
+    counts = _write_copies(source, target, copies)
+    if clipped:
+        log.warning("%d utterances exceed 16 bits at their new volume and are clipped", clipped)
+    return counts
+
+
+def _write_copies(source: str, target: str, copies_of: Callable[[str], list[_Copy]]) -> tuple[int, int]:
     data = DataDir.load(source)
     if data.wav is None or data.text is None or data.utt2spk is None:
         raise DataError(f"{source}: expected wav.scp, text and utt2spk")
     audio = Path(target) / "audio"
-    audio.mkdir(parents=True, exist_ok=True)
     wav: dict[str, str] = {}
     text: dict[str, str] = {}
     utt2spk: dict[str, str] = {}
     failed = 0
-    speeds = options.values()
     for utterance, load in _utterances(data):
         if utterance not in data.text or utterance not in data.utt2spk:
             continue
+        copies = copies_of(utterance)
+        audio.mkdir(parents=True, exist_ok=True)
         try:
-            made = {prefix(s) + utterance: _copy(audio, utterance, s, load) for s in speeds}
+            made = {c.prefix + utterance: _made(audio / f"{c.file_prefix}{utterance}.flac", c, load) for c in copies}
         except DataError as error:
             log.warning("%s is left out: %s", utterance, error)
             failed += 1
             continue
         wav |= made
         text |= dict.fromkeys(made, data.text[utterance])
-        utt2spk |= {prefix(s) + utterance: prefix(s) + data.utt2spk[utterance] for s in speeds}
+        utt2spk |= {c.prefix + utterance: c.prefix + data.utt2spk[utterance] for c in copies}
     if wav:
         write_prepared(data_directory(wav, text, utt2spk), target)
     return len(wav), failed
 
 
-def _utterances(data: DataDir) -> Iterator[tuple[str, Callable]]:
+def _utterances(data: DataDir) -> Iterator[tuple[str, Load]]:
     segments = data.path / "segments"
     return utterances(str(data.path / "wav.scp"), str(segments) if segments.is_file() else "")
 
 
-def _copy(audio: Path, utterance: str, speed: float, load: Callable) -> str:
-    """The path of the recording at this speed, made unless it is there."""
-    path = os.path.abspath(audio / f"{prefix(speed)}{utterance}.flac")
+def _made(file: Path, copy: _Copy, load: Load) -> str:
+    """The path of the recording, made unless it is there."""
+    path = os.path.abspath(file)
     if not os.path.isfile(path):
         import soundfile
 
         samples, rate = load()
-        if speed != 1:
-            samples = resample(samples, round(rate * speed), rate)
-        clipped = np.clip(np.rint(samples), -32768, 32767).astype(np.int16)
         with open_bytes_writer(path) as out:
-            soundfile.write(out, clipped, rate, format="FLAC", subtype="PCM_16")
+            soundfile.write(out, to_int16(copy.change(samples, rate)), rate, format="FLAC", subtype="PCM_16")
     return path

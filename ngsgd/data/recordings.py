@@ -72,7 +72,10 @@ def _segment(rest: str, where: str, paths: dict[str, str], last: dict[str, Wave]
 
 
 def write_recordings(items: Iterator[tuple[str, Callable[[], Wave]]], source: str, wspecifier: str) -> tuple[int, int]:
-    """Write recordings to a table as 16-bit WAV; returns (done, failed). Raises as `require_most`; then writes nothing."""
+    """Write recordings to a table as 16-bit WAV; returns (done, failed).
+
+    Raises DataError as `require_most`; then nothing is written.
+    """
     with Writer(wspecifier, "wave_file") as out:
         done, failed = for_each(items, lambda key, wave: out.write(key, encode(wave.samples, wave.rate)))
         require_most(done, failed, source)
@@ -80,7 +83,7 @@ def write_recordings(items: Iterator[tuple[str, Callable[[], Wave]]], source: st
 
 
 def write_durations(source: str, wspecifier: str) -> tuple[int, int]:
-    """Write the length of each recording, s; returns (done, failed). Raises as `require_most`; then writes nothing."""
+    """Write the length of each recording, s; returns (done, failed). Raises as `write_recordings`."""
     with Writer(wspecifier, "float") as out:
         done, failed = for_each(_lengths(source), lambda key, length: out.write(key, length[0] / length[1]))
         require_most(done, failed, source)

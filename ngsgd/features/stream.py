@@ -1,15 +1,26 @@
 """Going through a table of features: one bad utterance is named, counted and left out."""
 
+import os
 import re
+import struct
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.each import for_each, require_most
+from ngsgd.kaldi_io.holders import holders
 from ngsgd.kaldi_io.lists import read_map
-from ngsgd.kaldi_io.stream import open_reader
-from ngsgd.kaldi_io.tables import RandomReader, SequentialReader, Writer, is_table
+from ngsgd.kaldi_io.stream import TokenReader, open_reader
+from ngsgd.kaldi_io.tables import (
+    RandomReader,
+    SequentialReader,
+    Specifier,
+    Writer,
+    is_table,
+    parse_specifier,
+    read_scp,
+)
 
 
 def check_features(features: np.ndarray) -> np.ndarray:
@@ -40,10 +51,34 @@ def map_features(
     return done, failed
 
 
+@holders.register("matrix_shape")
+class MatrixShape:
+    """(rows, columns) of a matrix, of whose content no more is read than needed: for entries that are sought out."""
+
+    @staticmethod
+    def read(reader: TokenReader) -> tuple[int, int]:
+        if not reader.binary:
+            return reader.matrix().shape
+        if reader.expect("FM", "DM", "CM", "CM2", "CM3").startswith("CM"):
+            reader.exactly(8, "a compressed matrix")  # minimum and range
+            return struct.unpack("<ii", reader.exactly(8, "a compressed matrix"))
+        return reader.int32(), reader.int32()
+
+
 def shapes(rspecifier: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """(key, (T, D)) of each entry of a table, without expanding compressed matrices."""
+    """(key, (T, D)) of each entry of a table; compressed matrices are not expanded, of a script headers are read."""
+    if _headers_suffice(parse_specifier(rspecifier)):
+        yield from SequentialReader(rspecifier, "matrix_shape")
+        return
     for key, features in SequentialReader(rspecifier, "general_matrix"):
         yield key, features.shape
+
+
+def _headers_suffice(table: Specifier) -> bool:
+    """A script of places in files, without ranges and commands."""
+    if table.form != "scp" or not os.path.isfile(table.path):
+        return False
+    return not any(place.endswith(("]", "|")) for _, place in read_scp(table.path))
 
 
 def read_utt2spk(path: str) -> dict[str, str]:
