@@ -18,10 +18,10 @@ from ngsgd.nnet.compute import (
     objective_of_examples,
 )
 from ngsgd.nnet.config import nnet_from_config
+from ngsgd.nnet.copy_model import CopyOptions, copy
 from ngsgd.nnet.info import InfoOptions, describe
-from ngsgd.nnet.model import Nnet, read_model, read_nnet, write_model, write_nnet
+from ngsgd.nnet.model import Nnet, read_model, read_nnet, write_model
 
-FOLDERS = ("nnet2", "nnet2/order", "nnet2_iv", "nnet2_online", "steps", "ops", "disc")
 NETWORKS = """block block_precon fixed maxout multisplice pnorm_online pnorm_online1 pnorm_online_fast pnorm_onlinebig
 pnorm_p3 pnorm_plain pnorm_simple pnorm_simple_fast power relu sigmoid softhinge sumgroup tanh"""
 
@@ -29,30 +29,41 @@ pnorm_p3 pnorm_plain pnorm_simple pnorm_simple_fast power relu sigmoid softhinge
 # ---- files
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_kaldis_models_come_back_byte_for_byte(folder, golden, tmp_path):
-    models = sorted((golden / folder).glob("*.mdl"))
-    assert models
-    for path in models:
+def models_of(golden):
+    """Every network file there is."""
+    found = [p for p in golden.rglob("*") if p.suffix in (".mdl", ".raw") and "gmm" not in p.parts]
+    assert len(found) >= 97
+    return found
+
+
+def test_kaldis_models_come_back_byte_for_byte(golden, tmp_path):
+    for path in models_of(golden):
         data = path.read_bytes()
-        write_model(read_model(str(path)), str(tmp_path / "copy"), binary=data[:2] == b"\0B")
+        copy(str(path), str(tmp_path / "copy"), CopyOptions(binary=data[:2] == b"\0B"))
         assert (tmp_path / "copy").read_bytes() == data, path
 
 
-def test_text_form_is_kaldis_and_reads_back(golden, tmp_path):
-    binary, text = str(golden / "nnet2/10.mdl"), golden / "ops/10.txt.mdl"
-    write_model(read_model(binary), str(tmp_path / "text"), binary=False)
-    assert (tmp_path / "text").read_bytes() == text.read_bytes()
-    for name in ("fixed", "block_precon", "sumgroup", "multisplice", "pnorm_simple"):  # text is a fixed point
-        path = golden / f"steps/{name}.10mb.mdl"
-        write_model(read_model(str(path)), str(tmp_path / "a"), binary=False)
-        write_model(read_model(str(tmp_path / "a")), str(tmp_path / "b"), binary=False)
-        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes(), path
+def text_of_binary_of_text(path, folder):
+    """The text forms of a model, and of the binary form of that text."""
+    copy(str(path), f"{folder}/text", CopyOptions(binary=False))
+    copy(f"{folder}/text", f"{folder}/binary", CopyOptions())
+    copy(f"{folder}/binary", f"{folder}/again", CopyOptions(binary=False))
+    return [(folder / name).read_bytes() for name in ("text", "again")]
 
 
-def test_raw_networks_come_back_byte_for_byte(golden, tmp_path):
-    write_nnet(read_nnet(str(golden / "ops/hidden.raw")), str(tmp_path / "copy"))
-    assert (tmp_path / "copy").read_bytes() == (golden / "ops/hidden.raw").read_bytes()
+def test_text_form_is_kaldis_and_comes_back_from_binary_byte_for_byte(golden, tmp_path):
+    first, again = text_of_binary_of_text(golden / "nnet2/10.mdl", tmp_path)
+    assert first == again == (golden / "ops/10.txt.mdl").read_bytes()
+    for name in ("fixed", "block_precon", "sumgroup", "multisplice", "pnorm_simple"):
+        first, again = text_of_binary_of_text(golden / f"steps/{name}.10mb.mdl", tmp_path)
+        assert first == again, name
+
+
+@pytest.mark.slow
+def test_text_form_of_every_model_comes_back_from_binary_byte_for_byte(golden, tmp_path):
+    for path in models_of(golden):
+        first, again = text_of_binary_of_text(path, tmp_path)
+        assert first == again, path
 
 
 def test_information_is_kaldis(golden):
@@ -68,6 +79,27 @@ def test_damaged_models_say_where(golden, tmp_path):
             read_model(str(tmp_path / "cut.mdl"))
     with pytest.raises(DataError, match="a raw network"):
         read_model(str(golden / "ops/hidden.raw"))
+
+
+PLACES = {  # where a number is in a model, and what the error calls it
+    "params": ("steps/tanh.10mb", lambda m: m.nnet[2].params, r"the params of component 2 \(Affine"),
+    "fixed": ("steps/fixed.10mb", lambda m: m.nnet[1].linear, r"the linear of component 1 \(FixedAffine"),
+    "statistics": ("steps/tanh.10mb", lambda m: m.nnet[3].value_sum, r"value_sum of component 3 \(TanhComponent"),
+    "priors": ("nnet2/10", lambda m: m.priors, "the priors"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_model_that_is_not_finite_is_refused_naming_the_place(place, value, golden, tmp_path):
+    name, find, message = PLACES[place]
+    model = read_model(str(golden / f"{name}.mdl"))
+    find(model).reshape(-1)[-1] = value
+    write_model(model, str(tmp_path / "bad.mdl"))
+    for read in (read_model, read_nnet):
+        with pytest.raises(DataError, match=rf"bad\.mdl: NaN or infinity in .*{message}"):
+            read(str(tmp_path / "bad.mdl"))
+    assert "num-components" in describe(str(tmp_path / "bad.mdl"), InfoOptions())  # to look at it
 
 
 def test_priors_must_fit(golden, tmp_path):

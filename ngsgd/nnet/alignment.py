@@ -11,7 +11,7 @@ from ngsgd.features.stream import read_features
 from ngsgd.gmm.alignment import Tally
 from ngsgd.hmm.align import Aligner, AlignOptions
 from ngsgd.kaldi_io.tables import SequentialReader, Writer
-from ngsgd.nnet.compute import Computer, ComputeOptions, divisor_priors, finish_output
+from ngsgd.nnet.compute import ComputeOptions, Computer, divisor_priors, finish_output
 from ngsgd.nnet.model import read_model
 from ngsgd.options import opt
 

@@ -8,7 +8,7 @@ import numpy as np
 from ngsgd.errors import DataError
 from ngsgd.nnet.components.noise import DropoutComponent, RandomComponent
 from ngsgd.nnet.learning_rates import parse_rates, scale_by_type
-from ngsgd.nnet.model import AmNnet, Nnet, read_model, read_nnet, write_model, write_nnet
+from ngsgd.nnet.model import AmNnet, Nnet, read_any, read_nnet, write_model
 from ngsgd.nnet.surgery import without_preconditioning
 from ngsgd.options import opt
 
@@ -77,9 +77,6 @@ def _copy_statistics(nnet: Nnet, source: Nnet) -> None:
 
 
 def copy(rxfilename: str, wxfilename: str, options: CopyOptions) -> None:
-    """Copy a model, as Kaldi's nnet-am-copy; with `raw`, its network, as nnet-to-raw-nnet."""
-    model = change(read_model(rxfilename), options)
-    if options.raw:
-        write_nnet(model.nnet, wxfilename, options.binary)
-    else:
-        write_model(model, wxfilename, options.binary)
+    """Copy a model or a raw network, as Kaldi's nnet-am-copy; with `raw` a model's network, as nnet-to-raw-nnet."""
+    model = change(read_any(rxfilename), options)
+    write_model(AmNnet(None, model.nnet) if options.raw else model, wxfilename, options.binary)

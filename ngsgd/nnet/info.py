@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from ngsgd.kaldi_io.stream import open_reader
-from ngsgd.nnet.model import Nnet, read_model
+from ngsgd.nnet.model import read_any
 from ngsgd.options import opt
 
 
@@ -16,11 +15,7 @@ class InfoOptions:
 
 def describe(rxfilename: str, options: InfoOptions) -> str:
     """Text about a model or a raw network, in the words of Kaldi's nnet-am-info."""
-    with open_reader(rxfilename) as reader:
-        model = Nnet.read(reader) if reader.peek() == "<Nnet>" else None
-    if model is None:
-        model = read_model(rxfilename)
+    model = read_any(rxfilename, finite=False)
     if options.print_learning_rates:
-        nnet = model if isinstance(model, Nnet) else model.nnet
-        return ":".join(f"{rate:.6g}" for rate in nnet.learning_rates) + "\n"
-    return model.info()
+        return ":".join(f"{rate:.6g}" for rate in model.nnet.learning_rates) + "\n"
+    return model.nnet.info() if model.transitions is None else model.info()

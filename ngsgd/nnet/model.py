@@ -155,14 +155,24 @@ class Nnet:
 
 
 class AmNnet:
-    """An acoustic model: transitions, network, priors (P,) float32 (or empty)."""
+    """An acoustic model: transitions (None for a raw network), network, priors (P,) float32 (or empty)."""
 
-    def __init__(self, transitions: TransitionModel, nnet: Nnet, priors: np.ndarray | None = None):
+    def __init__(self, transitions: TransitionModel | None, nnet: Nnet, priors: np.ndarray | None = None):
         self.transitions = transitions
         self.nnet = nnet
         self.priors = np.zeros(0, np.float32) if priors is None else priors
         if len(self.priors) not in (0, nnet.output_dim):
             raise DataError(f"{nnet.where}: {len(self.priors)} priors for a network of {nnet.output_dim} outputs")
+
+    def check_finite(self) -> None:
+        """DataError naming the component when there is NaN or infinity in the parameters, statistics or priors."""
+        for i, component in enumerate(self.nnet):
+            for name, value in vars(component).items():
+                if isinstance(value, np.ndarray) and not np.isfinite(value).all():
+                    what = f"the {name} of component {i} ({component.type_name})"
+                    raise DataError(f"{self.nnet.where}: NaN or infinity in {what}: take an earlier model")
+        if not np.isfinite(self.priors).all():
+            raise DataError(f"{self.nnet.where}: NaN or infinity in the priors: nnet-adjust-priors computes them anew")
 
     def copy(self) -> "AmNnet":
         """A copy that shares the transition model, which nothing changes in place."""
@@ -176,33 +186,43 @@ class AmNnet:
         return text + "\n"
 
 
-def read_model(rxfilename: str) -> AmNnet:
-    """A model file. DataError when it is none, damaged, or its parts do not fit together."""
+def read_any(rxfilename: str, finite: bool = True) -> AmNnet:
+    """A model file, or a raw network file as a model without transitions. DataError as in `read_model`."""
     with open_reader(rxfilename) as reader:
-        if reader.peek() == "<Nnet>":
-            raise DataError(f"{rxfilename}: a raw network; a model with transitions is wanted (see nnet-am-init)")
-        transitions = TransitionModel.read(reader)
+        transitions = None if reader.peek() == "<Nnet>" else TransitionModel.read(reader)
         nnet = Nnet.read(reader)
-        return AmNnet(transitions, nnet, reader.vector().astype(np.float32, copy=False))
+        model = AmNnet(transitions, nnet, reader.vector().astype(np.float32, copy=False) if transitions else None)
+    if finite:
+        model.check_finite()
+    return model
+
+
+def read_model(rxfilename: str, finite: bool = True) -> AmNnet:
+    """A model file. DataError when it is none, damaged, or its parts do not fit together.
+
+    Also when there is NaN or infinity in it, unless `finite` is False.
+    """
+    model = read_any(rxfilename, finite)
+    if model.transitions is None:
+        raise DataError(f"{rxfilename}: a raw network; a model with transitions is wanted (see nnet-am-init)")
+    return model
 
 
 def write_model(model: AmNnet, wxfilename: str, binary: bool = True) -> None:
-    """Write a model file, whole or not at all."""
+    """Write a model file, or a raw network file for a model without transitions, whole or not at all."""
     with open_writer(wxfilename, binary) as writer:
-        model.transitions.write(writer)
+        if model.transitions is not None:
+            model.transitions.write(writer)
         model.nnet.write(writer)
-        writer.vector(model.priors.astype(np.float32, copy=False))
+        if model.transitions is not None:
+            writer.vector(model.priors.astype(np.float32, copy=False))
 
 
 def read_nnet(rxfilename: str) -> Nnet:
-    """The network of a raw network file or of a model file."""
-    with open_reader(rxfilename) as reader:
-        if reader.peek() == "<TransitionModel>":
-            TransitionModel.read(reader)
-        return Nnet.read(reader)
+    """The network of a raw network file or of a model file. DataError as in `read_model`."""
+    return read_any(rxfilename).nnet
 
 
 def write_nnet(nnet: Nnet, wxfilename: str, binary: bool = True) -> None:
     """Write a raw network file, whole or not at all."""
-    with open_writer(wxfilename, binary) as writer:
-        nnet.write(writer)
+    write_model(AmNnet(None, nnet), wxfilename, binary)
