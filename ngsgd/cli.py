@@ -228,7 +228,7 @@ def _resolve(options_classes: tuple[type, ...], config: str | None, given: dict[
     for name, value in given.items():
         if value is None:
             continue
-        if get_type_hints(owner[name])[name] is bool:
+        if isinstance(value, str):
             try:
                 value = convert(owner[name], name, value, f"--{flag_name(name)}")
             except DataError as error:

@@ -12,7 +12,7 @@ from ngsgd.errors import DataError
 
 
 def opt(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
-    """A dataclass field that is also an option: default, help text (with the unit), allowed values."""
+    """A dataclass field that is also an option: default, help text (with the unit), allowed values as text."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 
 
@@ -34,6 +34,9 @@ def parse_bool(text: str, where: str) -> bool:
 def convert(options_class: type, name: str, text: str, where: str) -> Any:
     """The value of field `name` of `options_class` from its text form. DataError when it does not parse."""
     kind = get_type_hints(options_class)[name]
+    choices = next((f.metadata.get("choices") for f in dataclasses.fields(options_class) if f.name == name), None)
+    if choices and text not in choices:
+        raise DataError(f"{where}: expected one of {', '.join(choices)}, got '{text}'")
     if kind is bool:
         return parse_bool(text, where)
     if kind is str:

@@ -104,12 +104,11 @@ class CompressOptions:
         1,
         "1 automatic: 2 above 8 rows, else 3; 2 one byte for features; 3 two bytes; 4 two bytes, whole numbers "
         "-32768..32767; 5 one byte; 6 one byte, whole numbers 0..255; 7 one byte, 0..1",
+        choices=tuple(map(str, _METHODS)),
     )
 
     def apply(self, value: "np.ndarray | CompressedMatrix") -> CompressedMatrix:
-        """The matrix compressed by the method. Raises DataError for an unknown one and for values not finite."""
-        if self.compression_method not in _METHODS:
-            raise DataError(f"compression method {self.compression_method}: expected 1 to {max(_METHODS)}")
+        """The matrix compressed by the method. Raises DataError for values that are not finite."""
         kind, limits = _METHODS[self.compression_method]
         if isinstance(value, CompressedMatrix):
             if kind in ("", value.kind) and limits in (None, (value.minimum, value.extent)):

@@ -69,6 +69,8 @@ def _counting(descriptor: int) -> BinaryIO:
 @functools.cache
 def _standard_input() -> BinaryIO:
     """One for the whole process, as what is buffered in it would be lost to another."""
+    if sys.stdin is None:
+        raise DataError("cannot read standard input: it is closed")
     return sys.stdin.buffer if sys.stdin.seekable() else _counting(sys.stdin.fileno())
 
 
@@ -151,8 +153,8 @@ def open_bytes_writer(wxfilename: str) -> Iterator[BinaryIO]:
     """
     wxfilename = wxfilename.strip()
     if wxfilename in ("-", ""):
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with _standard_output() as stream:
+            yield stream
     elif wxfilename.startswith("|"):
         with _open_output_pipe(wxfilename) as stream:
             yield stream
@@ -167,6 +169,21 @@ def open_bytes_writer(wxfilename: str) -> Iterator[BinaryIO]:
     else:
         with _open_aside(wxfilename) as stream:
             yield stream
+
+
+@contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    if sys.stdout is None:
+        raise DataError("cannot write standard output: it is closed")
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise DataError(f"cannot write standard output: {error.strerror}") from None
 
 
 def _is_special(path: str) -> bool:
@@ -212,7 +229,9 @@ def _open_output_pipe(wxfilename: str) -> Iterator[BinaryIO]:
         yield process.stdin
         process.stdin.close()
     except BrokenPipeError:
-        raise DataError(failure + str(process.wait())) from None
+        status = process.wait()
+        what = f"{failure}{status}" if status else f"the output pipe '{wxfilename}' did not read to the end"
+        raise DataError(what) from None
     except BaseException:
         process.kill()
         process.wait()

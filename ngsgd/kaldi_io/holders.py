@@ -17,6 +17,29 @@ from ngsgd.registry import Registry
 holders = Registry("kind of table")
 
 
+_TOKENS = {
+    **dict.fromkeys(("FM", "DM", "CM", "CM2", "CM3"), "a matrix"),
+    **dict.fromkeys(("FV", "DV"), "a vector"),
+    **dict.fromkeys(("FP", "DP"), "a packed matrix"),
+    "<NnetExample>": "a training example",
+}
+_SIZE_BYTE = b"\4"
+
+
+def _expect(reader: TokenReader, wanted: str) -> None:
+    """DataError that says wanted and found, for a binary entry that begins as one of another kind."""
+    if not reader.binary:
+        return
+    by_token = wanted in _TOKENS.values()
+    if reader.next_byte() == _SIZE_BYTE:
+        if by_token:
+            raise reader.error(f"expected {wanted}, found integers (an alignment, a posterior, a number)")
+        return
+    token = reader.peek()
+    if _TOKENS.get(token) != wanted:
+        raise reader.error(f"expected {wanted}, found {_TOKENS.get(token, 'something else')} ({token[:40]})")
+
+
 def _single(reader: TokenReader, what: str) -> str:
     words = reader.line().split()
     if len(words) != 1:
@@ -30,7 +53,7 @@ class Matrix:
 
     @staticmethod
     def read(reader: TokenReader) -> np.ndarray:
-        _refuse_vector(reader)
+        _expect(reader, "a matrix")
         return reader.matrix()
 
     @staticmethod
@@ -44,13 +67,8 @@ class GeneralMatrix(Matrix):
 
     @staticmethod
     def read(reader: TokenReader) -> "np.ndarray | CompressedMatrix":
-        _refuse_vector(reader)
+        _expect(reader, "a matrix")
         return reader.general_matrix()
-
-
-def _refuse_vector(reader: TokenReader) -> None:
-    if reader.binary and reader.peek() in ("FV", "DV"):
-        raise reader.error(f"expected a matrix, found a vector ({reader.peek()})")
 
 
 @holders.register("vector")
@@ -59,8 +77,7 @@ class Vector:
 
     @staticmethod
     def read(reader: TokenReader) -> np.ndarray:
-        if reader.binary and reader.peek() in ("FM", "DM", "CM", "CM2", "CM3"):
-            raise reader.error(f"expected a vector, found a matrix ({reader.peek()})")
+        _expect(reader, "a vector")
         return reader.vector()
 
     @staticmethod
@@ -78,6 +95,7 @@ class Int32Vector:
     def read(cls, reader: TokenReader) -> np.ndarray:
         if not reader.binary:
             return np.array([reader.number(w, int, "integers") for w in reader.line().split()], dtype=np.int32)
+        _expect(reader, "an integer vector")
         count = reader.count("an integer vector")
         data = np.frombuffer(reader.exactly(5 * count, "an integer vector"), cls._ELEMENT)
         if (data["size"] != 4).any():
@@ -102,6 +120,7 @@ class Int32Lists:
     @staticmethod
     def read(reader: TokenReader) -> list[list[int]]:
         if reader.binary:
+            _expect(reader, "lists of integers")
             return [
                 [reader.int32() for _ in range(reader.count("a list of integers"))]
                 for _ in range(reader.count("lists of integers"))
@@ -186,6 +205,7 @@ class Posterior:
     @staticmethod
     def read(reader: TokenReader) -> list[list[tuple[int, float]]]:
         if reader.binary:
+            _expect(reader, "a posterior")
             return [
                 [(reader.int32(), reader.float32()) for _ in range(reader.count("the pairs of a frame"))]
                 for _ in range(reader.count("the frames of a posterior"))

@@ -42,15 +42,15 @@ class TokenReader:
         except (OSError, ValueError):
             return ""
 
+    def next_byte(self) -> bytes:
+        """The next byte, which stays to be read; empty at the end."""
+        return self.stream.peek(1)[:1]
+
     def detect_mode(self) -> None:
         """Consume the `\\0B` of binary mode, if it is there, and set `binary` accordingly."""
-        self.binary = self._peek(2)[:1] == b"\0"
+        self.binary = self.next_byte() == b"\0"
         if self.binary and self.exactly(2, "a binary header") != b"\0B":
             raise self.error("expected a binary header '\\0B'")
-
-    def _peek(self, size: int) -> bytes:
-        data = self.stream.peek(size)
-        return data[:size]
 
     def exactly(self, size: int, what: str) -> bytes:
         """`size` bytes of `what`."""
@@ -83,7 +83,7 @@ class TokenReader:
             if self.binary and len(word) > 1000:
                 raise self.error("expected a token, found over 1000 bytes without a space")
             if not self.binary:
-                following = self._peek(1)
+                following = self.next_byte()
                 if following and following in _SPACE:
                     break
             byte = self.stream.read(1)
@@ -96,7 +96,7 @@ class TokenReader:
             return token
         word = self._word()
         if not word:
-            raise self.error("expected a token, found the end" if not self._peek(1) else "expected a token")
+            raise self.error("expected a token, found the end" if not self.next_byte() else "expected a token")
         try:
             return word.decode()
         except UnicodeDecodeError:
@@ -119,9 +119,9 @@ class TokenReader:
         """Whether nothing (in text mode: nothing but white space) follows."""
         if self._pending is not None:
             return False
-        while not self.binary and (byte := self._peek(1)) and byte in _SPACE:
+        while not self.binary and (byte := self.next_byte()) and byte in _SPACE:
             self.stream.read(1)
-        return not self._peek(1)
+        return not self.next_byte()
 
     def line(self) -> str:
         """The rest of the line, in text mode, without its end."""
@@ -138,7 +138,8 @@ class TokenReader:
     def _basic(self, formats: dict[int, str], what: str):
         size = struct.unpack("b", self.exactly(1, what))[0]
         if size not in formats:
-            raise self.error(f"expected {what} of {' or '.join(str(abs(s)) for s in formats)} bytes, found {size}")
+            sizes = " or ".join(str(s) for s in sorted({abs(s) for s in formats}))
+            raise self.error(f"expected {what} of {sizes} bytes, found a size byte of {size}")
         return struct.unpack("<" + formats[size], self.exactly(abs(size), what))[0]
 
     def int32(self) -> int:
