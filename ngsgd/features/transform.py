@@ -1,10 +1,14 @@
-"""Features from features: deltas, splicing, linear transforms."""
+"""Features from features: deltas, splicing, linear transforms, choosing and joining columns."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ngsgd.errors import DataError
+from ngsgd.features.stream import check_features, map_features
+from ngsgd.kaldi_io.tables import RandomReader
 from ngsgd.options import opt
 
 
@@ -29,6 +33,13 @@ class TransformOptions:
     """Which matrix belongs to an utterance."""
 
     utt2spk: str = opt("", "utt2spk file: the transforms are by speaker")
+
+
+@dataclass
+class PasteOptions:
+    """Features that are put side by side."""
+
+    length_tolerance: int = opt(0, "frames by which lengths may differ; the longer are cut")
 
 
 def delta_scales(options: DeltaOptions) -> list[np.ndarray]:
@@ -80,3 +91,46 @@ def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
         return features @ matrix[:, :-1].T + matrix[:, -1]
     columns = matrix.shape[1]
     raise DataError(f"features of dimension {dim}, a transform of {columns} columns; expected {dim} or {dim + 1}")
+
+
+def columns_of(selection: str) -> list[int]:
+    """Column numbers of a selection such as `0,24-22,3-12`: columns from 0, and ranges up or down, both ends included.
+
+    Raises DataError for anything else.
+    """
+    columns: list[int] = []
+    for part in selection.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if not match:
+            raise DataError(f"expected columns like 0,24-22,3-12, got '{selection}'")
+        first, last = int(match[1]), int(match[2] or match[1])
+        columns += range(first, last + 1) if last >= first else range(first, last - 1, -1)
+    return columns
+
+
+def select(features: np.ndarray, columns: list[int]) -> np.ndarray:
+    """(T, D) -> (T, len(columns)). Raises DataError for a column that is not there."""
+    if max(columns) >= features.shape[1]:
+        raise DataError(f"column {max(columns)} asked for, the features have {features.shape[1]} (numbered from 0)")
+    return features[:, columns]
+
+
+def paste(rspecifiers: Sequence[str], wspecifier: str, options: PasteOptions) -> tuple[int, int]:
+    """Write the features of several tables side by side, in the order of the first; returns (done, failed).
+
+    An utterance that a table lacks, or whose lengths differ by more than the tolerance, is named and left out.  Raises
+    DataError as `map_features`.
+    """
+    others = [RandomReader(rspecifier, "matrix") for rspecifier in rspecifiers[1:]]
+
+    def beside(key: str, features: np.ndarray) -> np.ndarray:
+        parts = [features, *(check_features(table[key]) for table in others)]
+        lengths = [len(part) for part in parts]
+        if max(lengths) - min(lengths) > options.length_tolerance:
+            raise DataError(
+                f"{' and '.join(map(str, lengths))} frames; at most --length-tolerance={options.length_tolerance} "
+                "may they differ by"
+            )
+        return np.hstack([part[: min(lengths)] for part in parts])
+
+    return map_features(rspecifiers[0], wspecifier, beside)

@@ -80,3 +80,43 @@ def deltas(features, window):
         for j in range(-window, window + 1):
             out[t] += j / norm * features[min(max(t + j, 0), frames - 1)]
     return out
+
+
+def sliding_cmvn(features, window, min_window, center, norm_vars):
+    """Each frame by mean (and deviation) of its window: centred and pushed inside the utterance, or the frames before
+    it, at the start of the utterance the first `min_window`."""
+    frames = len(features)
+    out = np.zeros_like(features, dtype=np.float64)
+    for t in range(frames):
+        if center:
+            first = max(0, min(t - window // 2, frames - window))
+            end = min(frames, first + window)
+        else:
+            first = max(0, t - window)
+            end = min(frames, max(t + 1, min_window))
+        part = features[first:end].astype(np.float64)
+        out[t] = features[t] - part.mean(axis=0)
+        if norm_vars:
+            out[t] /= part.std(axis=0) if len(part) > 1 else 1
+    return out
+
+
+def online_cmvn(features, window, global_feats, global_frames, speaker_feats, speaker_frames, norm_vars):
+    """Each frame by a weighted mean and deviation: those of the window weigh 1, the others share what is missing."""
+    out = np.zeros_like(features, dtype=np.float64)
+    for t in range(len(features)):
+        parts = [features[max(0, t + 1 - window) : t + 1]]
+        weights = [np.ones(len(parts[0]))]
+        left = window - len(parts[0])
+        for more, at_most in ((speaker_feats, min(speaker_frames, len(speaker_feats))), (global_feats, global_frames)):
+            used = min(left, at_most)
+            if len(more) and used > 0:
+                parts.append(more)
+                weights.append(np.full(len(more), used / len(more)))
+                left -= used
+        rows, weight = np.concatenate(parts).astype(np.float64), np.concatenate(weights)
+        mean = weight @ rows / weight.sum()
+        out[t] = features[t] - mean
+        if norm_vars:
+            out[t] /= np.sqrt(weight @ (rows - mean) ** 2 / weight.sum())
+    return out
