@@ -5,10 +5,11 @@ import re
 import numpy as np
 import pytest
 
+from ngsgd.errors import DataError
 from ngsgd.nnet.combine import Combination, CombineOptions, combine, fisher_factor, lbfgs_path
 from ngsgd.nnet.compute import objective_of_examples
 from ngsgd.nnet.gradient import minibatches_for
-from ngsgd.nnet.model import read_nnet
+from ngsgd.nnet.model import read_model, read_nnet, write_model
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,63 @@ def test_one_model_and_no_fitting(golden, run, tmp_path):
     ours, theirs = read_nnet(str(tmp_path / "out.mdl")), read_nnet(str(model))
     for a, b in zip(ours.updatable, theirs.updatable, strict=True):
         assert np.array_equal(a.params, b.params)
+
+
+def damaged(golden, path, kind):
+    """10.mdl, not a number or diverged until everything overflows, or until it is certain of the wrong pdfs."""
+    model = read_model(str(golden / "nnet2" / "10.mdl"))
+    last = model.nnet.updatable[-1].params
+    if kind == "nan":
+        last[0, 0] = np.nan
+    elif kind == "overflow":
+        model.nnet.updatable[0].params *= np.float32(1e25)
+    else:
+        last *= np.float32(-40)
+    write_model(model, str(path))
+
+
+@pytest.mark.parametrize("kind", ["nan", "overflow", "wrong"])
+def test_a_damaged_model_among_them_does_no_harm(kind, golden, run, tmp_path):
+    damaged(golden, tmp_path / "bad.mdl", kind)
+    good = [golden / "nnet2" / f"{i}.mdl" for i in (9, 10)]
+    egs, heldout = (f"ark:{golden}/nnet2/egs/{n}.egs" for n in ("combine", "valid_diagnostic"))
+    result = run("nnet-combine", "--num-lbfgs-iters=4", "bad.mdl", *good, egs, heldout, "out.mdl")
+    assert "Warning" not in result.stderr  # numpy's
+    if kind != "wrong":
+        assert re.search(r"left out.* bad\.mdl", result.stderr)
+        assert "average of all" in result.stderr
+    ours = objective_of_examples(read_nnet(str(tmp_path / "out.mdl")), heldout).log_prob_per_frame
+    rows = [float(x) for x in re.findall(r"^LOG \(nnet-combine\)\s+(-\d+\.\d+)  ", result.stderr, re.MULTILINE)]
+    singles = [objective_of_examples(read_nnet(str(m)), heldout).log_prob_per_frame for m in good]
+    assert ours >= max(*singles, *rows) - 1e-5
+
+
+def test_only_damaged_models_are_refused(golden, run, tmp_path):
+    egs = f"ark:{golden}/nnet2/egs/combine.egs"
+    for kind, message in (("nan", "NaN or infinity in each of them"), ("overflow", "no finite objective")):
+        damaged(golden, tmp_path / "bad.mdl", kind)
+        result = run("nnet-combine", "bad.mdl", "bad.mdl", egs, egs, "out.mdl", status=1)
+        assert message in result.stderr and not (tmp_path / "out.mdl").exists()
+
+
+@pytest.mark.parametrize("frames", [0, 1, 3])
+def test_few_held_out_frames(frames, golden, nnets, run, tmp_path):
+    """Never worse on them than a single model or their average, however few; none is an error."""
+    egs, heldout = f"ark:{golden}/nnet2/egs/combine.egs", f"ark,t:{tmp_path}/few.ark"
+    run("egs-copy", f"ark:{golden}/nnet2/egs/valid_diagnostic.egs", "ark,t:all.txt")
+    lines = (tmp_path / "all.txt").read_text().split("</NnetExample>")
+    (tmp_path / "few.ark").write_text("".join(f"{text}</NnetExample>" for text in lines[:frames]) + "\n" * bool(frames))
+    if not frames:
+        with pytest.raises(DataError, match=r"few\.ark"):
+            combine(nnets[:2], egs, heldout, CombineOptions(num_lbfgs_iters=0))
+        return
+    weights, candidates = combine(nnets[2:], egs, heldout, CombineOptions(num_lbfgs_iters=4))
+    by_name = {c.name: c.log_prob for c in candidates}
+    assert candidates[0].log_prob == max(by_name.values()) >= by_name["average of all"]
+    chosen = Combination(nnets[2:], 100)
+    chosen.set(weights)
+    ours = objective_of_examples(chosen.nnet, heldout).log_prob_per_frame
+    assert ours >= max(objective_of_examples(n, heldout).log_prob_per_frame for n in nnets[2:]) - 1e-6
 
 
 def test_models_of_different_shape_are_refused(golden, run, tmp_path):

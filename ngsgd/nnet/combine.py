@@ -148,10 +148,15 @@ def lbfgs_path(
 def combine(
     nnets: Sequence[Nnet], examples: str, heldout: str, options: CombineOptions
 ) -> tuple[np.ndarray, list[Candidate]]:
-    """The best weights (M, L), and all candidates, best first, in order of preference among equals."""
+    """The best weights (M, L), and all candidates, best first, in order of preference among equals.
+
+    Models that have diverged, so that their objective is not finite, get no weight. DataError when all have.
+    """
     size = max(options.minibatch_size, options.fisher_minibatch_size)
     combination = Combination(nnets, size)
     judges = minibatches_for(nnets[0], heldout, options.minibatch_size)
+    if not sum(m.weight.sum() for m in judges) > 0:
+        raise DataError(f"{heldout}: no labelled frame to choose by")
     (count, layers), average = combination.shape, np.full(combination.shape, 1.0 / len(nnets))
     candidates = []
 
@@ -159,12 +164,16 @@ def combine(
         candidates.append(combination.candidate(name, weights, judges))
         return candidates[-1]
 
-    for last in range(count, 1, -1):
+    for m in range(count):
+        judge(nnets[m].where, np.eye(count)[:, m : m + 1].repeat(layers, axis=1))
+    usable = [m for m, single in enumerate(candidates) if np.isfinite(single.log_prob)]
+    if len(usable) < count:
+        return _combine_some(nnets, usable, examples, heldout, options)
+    for last in range(2, count + 1):
         weights = np.zeros((count, layers))
         weights[count - last :] = 1.0 / last
         judge("average of all" if last == count else f"average of the last {last}", weights)
-    for m in reversed(range(count)):
-        judge(nnets[m].where, np.eye(count)[:, m : m + 1].repeat(layers, axis=1))
+    candidates.reverse()  # at the same objective rather more models, and later ones
     if options.num_lbfgs_iters > 0:
         minibatches = minibatches_for(nnets[0], examples, options.minibatch_size)
         small = minibatches_for(nnets[0], examples, options.fisher_minibatch_size)
@@ -178,11 +187,26 @@ def combine(
             for s in SHRINKAGE:
                 judge(f"{s:g} of the way to {end.name}", average + s * (end.weights - average))
     candidates.sort(key=_rank, reverse=True)
-    if not np.isfinite(candidates[0].log_prob):
-        raise DataError(
-            f"{heldout}: none of {len(candidates)} candidates has a finite objective; are the models damaged?"
-        )
     return candidates[0].weights, candidates
+
+
+def _combine_some(
+    nnets: Sequence[Nnet], usable: list[int], examples: str, heldout: str, options: CombineOptions
+) -> tuple[np.ndarray, list[Candidate]]:
+    """As `combine`, of these of the models only; the others' weights are zero."""
+    lost = ", ".join(nnet.where for m, nnet in enumerate(nnets) if m not in usable)
+    what = f"no finite objective on {heldout}, training has diverged or the model is damaged: {lost}"
+    if not usable:
+        raise DataError(what)
+    log.warning("left out: %s", what)
+    weights, candidates = combine([nnets[m] for m in usable], examples, heldout, options)
+
+    def spread(some: np.ndarray) -> np.ndarray:
+        every = np.zeros((len(nnets), some.shape[1]))
+        every[usable] = some
+        return every
+
+    return spread(weights), [c._replace(weights=spread(c.weights)) for c in candidates]
 
 
 def _rank(candidate: Candidate) -> float:
@@ -195,9 +219,25 @@ def table(candidates: Sequence[Candidate]) -> str:
     return "\n".join(lines + [f"{c.log_prob:17.5f}  {c.accuracy:8.4f}  {c.name}" for c in candidates])
 
 
+def read_usable(paths: Sequence[str]) -> list[AmNnet]:
+    """The models of these files, those left out, with a warning, that hold NaN or infinity. DataError when all do."""
+    models = []
+    for path in paths:
+        model = read_model(path, finite=False)
+        try:
+            model.check_finite()
+        except DataError as error:
+            log.warning("left out %s: %s", path, error)
+        else:
+            models.append(model)
+    if not models:
+        raise DataError(f"none of {', '.join(paths)} can be used: NaN or infinity in each of them")
+    return models
+
+
 def combine_files(paths: Sequence[str], examples: str, heldout: str, model_out: str, options: CombineOptions) -> None:
-    """Combine model files into one; learning rates, priors, transitions and statistics are the first's."""
-    models: list[AmNnet] = [read_model(path) for path in paths]
+    """Combine model files into one; all but the parameters is that of the first model with a weight."""
+    models = read_usable(paths)
     weights, candidates = combine([model.nnet for model in models], examples, heldout, options)
     for line in table(candidates).splitlines():
         log.info("%s", line)
@@ -205,7 +245,8 @@ def combine_files(paths: Sequence[str], examples: str, heldout: str, model_out: 
     log.info(
         "chose %s; weights by model and layer: %s", best.name, np.array2string(weights, precision=4).replace("\n", ",")
     )
-    combination = Combination([model.nnet for model in models], 1)
-    combination.set(weights)
-    result = AmNnet(models[0].transitions, combination.nnet, models[0].priors)
-    write_model(result, model_out, options.binary)
+    used = np.flatnonzero(weights.any(axis=1))
+    combination = Combination([models[m].nnet for m in used], 1)
+    combination.set(weights[used])
+    first = models[used[0]]
+    write_model(AmNnet(first.transitions, combination.nnet, first.priors), model_out, options.binary)

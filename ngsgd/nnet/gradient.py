@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ngsgd.egs.minibatch import Minibatch, read_minibatches
+from ngsgd.nnet.blas import accumulate
 from ngsgd.nnet.backprop import Workspace
 from ngsgd.nnet.model import Nnet
 from ngsgd.nnet.objectives.cross_entropy import Score, score
-from ngsgd.nnet.updates.direction import accumulate
 
 
 def minibatches_for(nnet: Nnet, rspecifier: str, size: int) -> list[Minibatch]:
@@ -30,12 +30,16 @@ def minibatches_for(nnet: Nnet, rspecifier: str, size: int) -> list[Minibatch]:
 
 
 class Objective:
-    """Objective and gradient of one network, whose parameters may be changed in place between calls."""
+    """Objective and gradient of one network, whose parameters may be changed in place between calls.
+
+    They are not finite where the network overflows: to be judged by the caller.
+    """
 
     def __init__(self, nnet: Nnet, max_minibatch: int):
         self.nnet = nnet
         self.workspace = Workspace(nnet, max_minibatch, nnet.left_context + 1 + nnet.right_context)
 
+    @np.errstate(all="ignore")
     def value(self, minibatches: Iterable[Minibatch]) -> Score:
         """The score, summed over the minibatches."""
         total = Score()
@@ -43,6 +47,7 @@ class Objective:
             total += score(self.workspace.forward(m.input), m.row, m.pdf, m.weight)
         return total
 
+    @np.errstate(all="ignore")
     def gradient(self, minibatches: Iterable[Minibatch]) -> tuple[Score, list[Any]]:
         """The score, and d log_prob / d params of each updatable component, summed over the minibatches."""
         shadows = [component.copy() for component in self.nnet.updatable]
