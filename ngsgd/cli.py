@@ -25,7 +25,7 @@ from typing import Any, get_type_hints
 import click
 
 from ngsgd.errors import DataError
-from ngsgd.options import convert, flag_name, opt, read_config
+from ngsgd.options import convert, flag_name, opt, read_config, within_bounds
 
 __all__ = ["DataError", "argument", "finish", "options_from", "program"]
 
@@ -228,11 +228,11 @@ def _resolve(options_classes: tuple[type, ...], config: str | None, given: dict[
     for name, value in given.items():
         if value is None:
             continue
-        if isinstance(value, str):
-            try:
-                value = convert(owner[name], name, value, f"--{flag_name(name)}")
-            except DataError as error:
-                raise click.UsageError(str(error)) from None
+        check = convert if isinstance(value, str) else within_bounds
+        try:
+            value = check(owner[name], name, value, f"--{flag_name(name)}")
+        except DataError as error:
+            raise click.UsageError(str(error)) from None
         values[options_classes.index(owner[name])][name] = value
     return values
 

@@ -5,15 +5,29 @@ makes command-line options of a dataclass; `write_options` records the resolved 
 """
 
 import dataclasses
+import operator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from ngsgd.errors import DataError
 
 
-def opt(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
-    """A dataclass field that is also an option: default, help text (with the unit), allowed values as text."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
+def opt(
+    default: Any,
+    help: str,
+    choices: tuple[str, ...] = (),
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+) -> Any:
+    """A dataclass field that is also an option: default, help text (with the unit), allowed values as text, bounds.
+
+    The bounds are for values that are given; the default may lie outside, to say that there is none.
+    """
+    bounds = {"at least": at_least, "above": above, "at most": at_most}
+    bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+    return dataclasses.field(default=default, metadata={"help": help, "choices": choices, "bounds": bounds})
 
 
 def flag_name(field_name: str) -> str:
@@ -34,7 +48,7 @@ def parse_bool(text: str, where: str) -> bool:
 def convert(options_class: type, name: str, text: str, where: str) -> Any:
     """The value of field `name` of `options_class` from its text form. DataError when it does not parse."""
     kind = get_type_hints(options_class)[name]
-    choices = next((f.metadata.get("choices") for f in dataclasses.fields(options_class) if f.name == name), None)
+    choices = _metadata(options_class, name).get("choices")
     if choices and text not in choices:
         raise DataError(f"{where}: expected one of {', '.join(choices)}, got '{text}'")
     if kind is bool:
@@ -42,9 +56,24 @@ def convert(options_class: type, name: str, text: str, where: str) -> Any:
     if kind is str:
         return text
     try:
-        return kind(text)
+        value = kind(text)
     except ValueError:
         raise DataError(f"{where}: expected {kind.__name__}, got '{text}'") from None
+    return within_bounds(options_class, name, value, where)
+
+
+def within_bounds(options_class: type, name: str, value: Any, where: str) -> Any:
+    """The value itself. DataError when it is not a number, or outside the bounds of field `name` of `options_class`."""
+    bounds = _metadata(options_class, name).get("bounds", {})
+    fits = {"at least": operator.ge, "above": operator.gt, "at most": operator.le}
+    if value != value or not all(fits[words](value, bound) for words, bound in bounds.items()):
+        wanted = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items()) or "a number"
+        raise DataError(f"{where}: expected {wanted}, got {value:g}")
+    return value
+
+
+def _metadata(options_class: type, name: str) -> Mapping[str, Any]:
+    return next((f.metadata for f in dataclasses.fields(options_class) if f.name == name), {})
 
 
 def read_config(path: str) -> list[tuple[str, str, str]]:

@@ -26,6 +26,7 @@ class DemoOptions:
     num_ceps: int = opt(13, "number of cepstra")
     use_energy: bool = opt(True, "whether to use energy")
     window_type: str = opt("povey", "window", choices=("povey", "hamming"))
+    share: float = opt(-1.0, "share of the energy", above=0, at_most=1)
 
 @cli.program(__doc__)
 @cli.options_from(DemoOptions)
@@ -57,7 +58,7 @@ def prog(run, tmp_path):
 
 def test_defaults_config_file_and_command_line(prog, tmp_path):
     (tmp_path / "c.conf").write_text("# comment\n--num-ceps=20  # more\n\n--use_energy=false\n")
-    assert prog("x").stdout == "--num-ceps=13\n--use-energy=true\n--window-type=povey\n"
+    assert prog("x").stdout == "--num-ceps=13\n--use-energy=true\n--window-type=povey\n--share=-1.0\n"
     assert prog("--config=c.conf", "x").stdout.startswith("--num-ceps=20\n--use-energy=false")
     assert prog("--config=c.conf", "--num_ceps=7", "--use-energy", "x").stdout.startswith(
         "--num-ceps=7\n--use-energy=true"
@@ -70,6 +71,9 @@ def test_defaults_config_file_and_command_line(prog, tmp_path):
         (["--num-ceps=x", "x"], "--num-ceps"),
         (["--use-energy=maybe", "x"], "true or false"),
         (["--window-type=box", "x"], "hamming"),
+        (["--share=0", "x"], "--share: expected above 0 and at most 1, got 0"),
+        (["--share=1.5", "x"], "got 1.5"),
+        (["--share=nan", "x"], "got nan"),
         (["--nonsense", "x"], "--nonsense"),
         ([], "WHAT"),
     ],

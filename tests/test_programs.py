@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+import runpy
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,44 @@ def test_bad_input_is_one_line_and_exit_1(program, kind, run, tmp_path):
 def test_no_option_hides_an_argument(program, run):
     """click warns when two parameters have one name, and then loses one of them."""
     assert "Warning" not in run(program, "--help").stderr
+
+
+IMPOSSIBLE = """
+nnet-adjust-priors --minibatch-size=0
+nnet-adjust-priors --prior-floor=-1
+nnet-align --beam=0
+nnet-align --retry-beam=-1
+nnet-align --acoustic-scale=nan
+gmm-align-compiled --beam=-3
+nnet-combine --minibatch-size=-4
+nnet-combine --num-lbfgs-iters=-1
+nnet-compute --block-size=0
+nnet-compute-from-egs --minibatch-size=0
+nnet-compute-prob --minibatch-size=0
+nnet-copy --learning-rate-factor=-1
+nnet-fix --min-average-deriv=2
+nnet-get-feature-transform --within-class-factor=nan
+nnet-init --srand=-1
+nnet-insert --srand=-2
+nnet-make-config --rank-in=0
+nnet-make-config --hidden-layers=0
+nnet-mixup --num-mixtures=0
+nnet-modify-learning-rates --last-layer-factor=0
+nnet-normalize-stddev --stddev=0
+nnet-replace-last-layers --remove-layers=-1
+nnet-show-progress --num-segments=0
+nnet-switch-preconditioning --rank-out=-80
+nnet-switch-preconditioning --update-period=0
+nnet-widen --hidden-layer-dim=0
+"""
+
+
+@pytest.mark.parametrize("command", IMPOSSIBLE.strip().splitlines())
+def test_impossible_values_of_options_are_usage_errors(command, repo, capsys):
+    program, option = command.split()
+    names = runpy.run_path(str(repo / "bin" / program))
+    with pytest.raises(SystemExit) as exit:
+        names["main"]([option, *["missing" for _ in usage_of(names["__doc__"])]])
+    assert exit.value.code == 2
+    name, _, value = option.partition("=")
+    assert re.search(rf"{name}: expected .*(at least|above|at most|number).*, got {value}", capsys.readouterr().err)

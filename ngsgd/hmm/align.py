@@ -26,12 +26,12 @@ from ngsgd.options import opt
 class AlignOptions:
     """How utterances are aligned; scales and beams are those of Kaldi's training scripts."""
 
-    beam: float = opt(10.0, "paths that cost this much more than the best are dropped")
-    retry_beam: float = opt(40.0, "beam of a second attempt when the first reaches no end; 0: none")
+    beam: float = opt(10.0, "paths that cost this much more than the best are dropped", above=0)
+    retry_beam: float = opt(40.0, "beam of a second attempt when the first reaches no end; 0: none", at_least=0)
     careful: bool = opt(False, "refuse utterances that go on after their transcript (rather than squeeze it all in)")
-    transition_scale: float = opt(1.0, "scale of transition log-probabilities, other than of self-loops")
-    acoustic_scale: float = opt(0.1, "scale of acoustic log-likelihoods")
-    self_loop_scale: float = opt(0.1, "scale of the log-probabilities of staying in and leaving a state")
+    transition_scale: float = opt(1.0, "scale of transition log-probabilities, other than of self-loops", at_least=0)
+    acoustic_scale: float = opt(0.1, "scale of acoustic log-likelihoods", above=0)
+    self_loop_scale: float = opt(0.1, "scale of the log-probabilities of staying in and leaving a state", at_least=0)
 
 
 @dataclasses.dataclass

@@ -21,7 +21,9 @@ class NnetAlignOptions:
     """How the network's output becomes likelihoods."""
 
     divide_by_priors: bool = opt(True, "divide posteriors by the priors of the model")
-    block_size: int = opt(1024, "frames of an utterance computed at once; a matter of speed and memory only")
+    block_size: int = opt(
+        1024, "frames of an utterance computed at once; a matter of speed and memory only", at_least=1
+    )
     device: str = opt("cpu", "where to compute", choices=("cpu", "gpu"))
 
 

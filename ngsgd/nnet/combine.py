@@ -43,10 +43,14 @@ FISHER_FLOOR = 1.0e-20
 class CombineOptions:
     """Options of nnet-combine."""
 
-    num_lbfgs_iters: int = opt(40, "most evaluations of the objective in L-BFGS; 0: choose among models and averages")
-    minibatch_size: int = opt(512, "frames computed at once; changes only the speed")
-    fisher_minibatch_size: int = opt(64, "frames of a minibatch for the scatter of gradients that preconditions L-BFGS")
-    fisher_smoothing: float = opt(0.01, "proportion of its diagonal added to that scatter")
+    num_lbfgs_iters: int = opt(
+        40, "most evaluations of the objective in L-BFGS; 0: choose among models and averages", at_least=0
+    )
+    minibatch_size: int = opt(512, "frames computed at once; changes only the speed", at_least=1)
+    fisher_minibatch_size: int = opt(
+        64, "frames of a minibatch for the scatter of gradients that preconditions L-BFGS", at_least=1
+    )
+    fisher_smoothing: float = opt(0.01, "proportion of its diagonal added to that scatter", at_least=0)
     binary: bool = opt(True, "write the model in binary form")
 
 

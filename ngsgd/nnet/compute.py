@@ -32,7 +32,9 @@ class ComputeOptions:
     divide_by_priors: bool = opt(False, "divide by the priors of the model: with the log, log-likelihoods")
     renormalize: bool = opt(True, "after dividing by priors, scale each frame to sum to 1 (no effect on decoding)")
     pad_input: bool = opt(True, "repeat the first and last frame for the context: as many frames out as in")
-    block_size: int = opt(1024, "frames of an utterance computed at once; a matter of speed and memory only")
+    block_size: int = opt(
+        1024, "frames of an utterance computed at once; a matter of speed and memory only", at_least=1
+    )
     device: str = opt("cpu", "where to compute", choices=("cpu", "gpu"))
 
 
@@ -110,7 +112,7 @@ def compute(model_rxfilename: str, features: str, wspecifier: str, options: Comp
 class ComputeProbOptions:
     """How to go through the examples, and where the figures go."""
 
-    minibatch_size: int = opt(1000, "frames computed at once; a matter of speed only")
+    minibatch_size: int = opt(1000, "frames computed at once; a matter of speed only", at_least=1)
     stats_out: str = opt("", "also write the figures to this file, as JSON")
     device: str = opt("cpu", "where to compute", choices=("cpu", "gpu"))
 
@@ -160,7 +162,7 @@ def compute_prob(model_rxfilename: str, egs: str, options: ComputeProbOptions) -
 class ComputeFromEgsOptions:
     """How to go through the examples."""
 
-    minibatch_size: int = opt(1000, "frames computed at once; a matter of speed only")
+    minibatch_size: int = opt(1000, "frames computed at once; a matter of speed only", at_least=1)
 
 
 def compute_from_egs(

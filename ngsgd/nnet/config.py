@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class NnetInitOptions:
     """How to initialise a network."""
 
-    srand: int = opt(0, "seed of the random parameters; the same seed gives the same bytes")
+    srand: int = opt(0, "seed of the random parameters; the same seed gives the same bytes", at_least=0)
     binary: bool = opt(True, "write in binary form")
 
 
@@ -111,26 +111,28 @@ def initialise_model(
 class PnormNetworkOptions:
     """A network of p-norm layers: shape, initial parameters, and settings of natural gradient."""
 
-    feat_dim: int = opt(0, "dimension of the features, the i-vector not counted")
-    ivector_dim: int = opt(0, "dimension of the i-vector in the last columns of the input; 0: none")
-    num_targets: int = opt(0, "number of outputs: pdfs")
-    left_context: int = opt(4, "frames before")
-    right_context: int = opt(4, "frames after")
+    feat_dim: int = opt(0, "dimension of the features, the i-vector not counted", at_least=1)
+    ivector_dim: int = opt(0, "dimension of the i-vector in the last columns of the input; 0: none", at_least=0)
+    num_targets: int = opt(0, "number of outputs: pdfs", at_least=1)
+    left_context: int = opt(4, "frames before", at_least=0)
+    right_context: int = opt(4, "frames after", at_least=0)
     lda_matrix: str = opt("", "file of the input transform (see nnet-get-feature-transform); none: no transform")
-    hidden_layers: int = opt(2, "number of p-norm layers")
-    pnorm_input_dim: int = opt(1000, "inputs of a p-norm layer")
-    pnorm_output_dim: int = opt(200, "outputs of a p-norm layer")
-    p: float = opt(2.0, "exponent of the p-norm")
+    hidden_layers: int = opt(2, "number of p-norm layers", at_least=1)
+    pnorm_input_dim: int = opt(1000, "inputs of a p-norm layer", at_least=1)
+    pnorm_output_dim: int = opt(200, "outputs of a p-norm layer", at_least=1)
+    p: float = opt(2.0, "exponent of the p-norm", above=0)
     presoftmax_scales: str = opt("", "file with a vector of scales applied before the softmax; none: no scaling")
-    learning_rate: float = opt(0.02, "initial learning rate, of one job")
-    param_stddev_factor: float = opt(1.0, "initial parameters: this times pnorm-input-dim^-0.5")
-    bias_stddev: float = opt(0.5, "initial biases of the hidden layers")
-    alpha: float = opt(4.0, "smoothing of the natural gradient")
-    num_samples_history: float = opt(2000.0, "samples of history of the natural gradient")
-    update_period: int = opt(4, "minibatches for each update of the natural gradient's statistics")
-    rank_in: int = opt(20, "rank of the natural gradient on the input side")
-    rank_out: int = opt(80, "rank of the natural gradient on the output side")
-    max_change_per_sample: float = opt(0.075, "limit of the change of the parameters, per frame of a minibatch")
+    learning_rate: float = opt(0.02, "initial learning rate, of one job", at_least=0)
+    param_stddev_factor: float = opt(1.0, "initial parameters: this times pnorm-input-dim^-0.5", at_least=0)
+    bias_stddev: float = opt(0.5, "initial biases of the hidden layers", at_least=0)
+    alpha: float = opt(4.0, "smoothing of the natural gradient", at_least=0)
+    num_samples_history: float = opt(2000.0, "samples of history of the natural gradient", above=0)
+    update_period: int = opt(4, "minibatches for each update of the natural gradient's statistics", at_least=1)
+    rank_in: int = opt(20, "rank of the natural gradient on the input side", at_least=1)
+    rank_out: int = opt(80, "rank of the natural gradient on the output side", at_least=1)
+    max_change_per_sample: float = opt(
+        0.075, "limit of the change of the parameters, per frame of a minibatch", at_least=0
+    )
 
 
 def hidden_layer_config(options: PnormNetworkOptions, input_dim: int | None = None) -> str:

@@ -21,14 +21,14 @@ class CopyOptions:
 
     binary: bool = opt(True, "write in binary form")
     raw: bool = opt(False, "write the network only, without transition model and priors")
-    learning_rate_factor: float = opt(1.0, "multiply all learning rates by this")
+    learning_rate_factor: float = opt(1.0, "multiply all learning rates by this", at_least=0)
     learning_rate: float = opt(-1.0, "set all learning rates to this, if 0 or more")
     learning_rates: str = opt("", "set the learning rates of the updatable layers to these, with colons between")
     learning_rate_scales: str = opt("", "factors by component type: AffineComponent=0.5:BlockAffineComponent=2")
     scales: str = opt("", "factors on the parameters of the updatable layers, with colons between")
-    truncate: int = opt(-1, "keep only the first components, so many")
+    truncate: int = opt(-1, "keep only the first components, so many", at_least=-1)
     remove_dropout: bool = opt(False, "remove components that only draw random numbers")
-    dropout_scale: float = opt(-1.0, "set the scale of dropped elements to this, if 0 or more")
+    dropout_scale: float = opt(-1.0, "set the scale of dropped elements to this, if 0 or more", at_most=1)
     remove_preconditioning: bool = opt(False, "turn affine components into plain AffineComponents")
     stats_from: str = opt("", "take the activation statistics from this model")
 

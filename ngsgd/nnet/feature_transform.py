@@ -124,14 +124,16 @@ class AccLdaOptions:
 
     alignments: bool = opt(False, "the third argument holds alignments (transition-ids), not posteriors")
     silence_phones: str = opt("", "phones, with colons between, whose frames are weighted by silence-weight")
-    silence_weight: float = opt(0.0, "weight of the frames of silence phones")
-    left_context: int = opt(0, "frames before, to splice the features with")
-    right_context: int = opt(0, "frames after, to splice the features with")
-    const_dim: int = opt(0, "last columns (an i-vector) that are not spliced, but appended once")
+    silence_weight: float = opt(0.0, "weight of the frames of silence phones", at_least=0)
+    left_context: int = opt(0, "frames before, to splice the features with", at_least=0)
+    right_context: int = opt(0, "frames after, to splice the features with", at_least=0)
+    const_dim: int = opt(0, "last columns (an i-vector) that are not spliced, but appended once", at_least=0)
     rand_prune: float = opt(
         0.0, "weights w below this become this with probability w / this, else 0 (drawn per utterance): less to do"
     )
-    length_tolerance: int = opt(2, "frames by which features and labels may differ in length; the shorter counts")
+    length_tolerance: int = opt(
+        2, "frames by which features and labels may differ in length; the shorter counts", at_least=0
+    )
     binary: bool = opt(True, "write in binary form")
 
 
@@ -228,8 +230,10 @@ class FeatureTransformOptions:
 
     remove_offset: bool = opt(True, "append a column that moves the mean to 0")
     dim: int = opt(-1, "dimensions to keep, those with most between-class variance; 0 or less: all")
-    within_class_factor: float = opt(0.001, "variance that is left of the within-class variance, 1: plain LDA")
-    max_singular_value: float = opt(5.0, "largest singular value of the transform; 0: no limit")
+    within_class_factor: float = opt(
+        0.001, "variance that is left of the within-class variance, 1: plain LDA", at_least=0, at_most=1
+    )
+    max_singular_value: float = opt(5.0, "largest singular value of the transform; 0: no limit", at_least=0)
     write_within_covar: str = opt("", "also write the within-class covariance to this file, as a symmetric matrix")
     binary: bool = opt(True, "write in binary form")
 

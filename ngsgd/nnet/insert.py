@@ -18,10 +18,14 @@ log = logging.getLogger(__name__)
 class InsertOptions:
     """Where to insert, and what happens to the component after."""
 
-    insert_at: int = opt(-1, "insert before this component, counted from 0; -1: before the one before the softmax")
+    insert_at: int = opt(
+        -1, "insert before this component, counted from 0; -1: before the one before the softmax", at_least=-1
+    )
     randomize_next_component: bool = opt(True, "draw the parameters of the component after the inserted ones anew")
-    stddev_factor: float = opt(0.1, "their standard deviation times the square root of their number of inputs")
-    srand: int = opt(0, "seed of those parameters")
+    stddev_factor: float = opt(
+        0.1, "their standard deviation times the square root of their number of inputs", at_least=0
+    )
+    srand: int = opt(0, "seed of those parameters", at_least=0)
     binary: bool = opt(True, "write in binary form")
 
 
@@ -87,7 +91,7 @@ def insert(model_rxfilename: str, nnet_rxfilename: str, model_wxfilename: str, o
 class ReplaceLastLayersOptions:
     """How much to remove."""
 
-    remove_layers: int = opt(2, "number of last components to remove, those without parameters counted")
+    remove_layers: int = opt(2, "number of last components to remove, those without parameters counted", at_least=0)
     binary: bool = opt(True, "write in binary form")
 
 

@@ -18,9 +18,11 @@ log = logging.getLogger(__name__)
 class ModifyLearningRatesOptions:
     """Targets of the equalisation."""
 
-    average_learning_rate: float = opt(0.0, "geometric mean of the new learning rates; 0: that of the current ones")
-    first_layer_factor: float = opt(1.0, "factor on the first layer's relative learning rate")
-    last_layer_factor: float = opt(1.0, "factor on the last layer's relative learning rate")
+    average_learning_rate: float = opt(
+        0.0, "geometric mean of the new learning rates; 0: that of the current ones", at_least=0
+    )
+    first_layer_factor: float = opt(1.0, "factor on the first layer's relative learning rate", above=0)
+    last_layer_factor: float = opt(1.0, "factor on the last layer's relative learning rate", above=0)
     retroactive: bool = opt(False, "scale the last change of the parameters too")
     binary: bool = opt(True, "write in binary form")
 

@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 class MixupOptions:
     """How many mixture components, and how they are spread."""
 
-    num_mixtures: int = opt(-1, "total number of mixture components wanted, more than there are pdfs")
+    num_mixtures: int = opt(-1, "total number of mixture components wanted, more than there are pdfs", at_least=1)
     power: float = opt(0.25, "a pdf gets mixture components in proportion to its count to this power")
-    min_count: float = opt(1000.0, "fewest frames of a mixture component")
-    perturb_stddev: float = opt(0.01, "standard deviation of the random vector that moves the halves apart")
-    srand: int = opt(0, "seed of that vector")
+    min_count: float = opt(1000.0, "fewest frames of a mixture component", at_least=0)
+    perturb_stddev: float = opt(0.01, "standard deviation of the random vector that moves the halves apart", at_least=0)
+    srand: int = opt(0, "seed of that vector", at_least=0)
 
 
 def mix_up(nnet: Nnet, options: MixupOptions) -> Nnet:

@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 class PriorOptions:
     """Options of nnet-adjust-priors and, with those of transitions, of nnet-train-transitions."""
 
-    prior_floor: float = opt(5.0e-6, "smallest prior of a pdf, before they are scaled to sum to one")
+    prior_floor: float = opt(
+        5.0e-6, "smallest prior of a pdf, before they are scaled to sum to one", at_least=0, at_most=1
+    )
     binary: bool = opt(True, "write the model in binary form")
 
 
@@ -39,7 +41,7 @@ class PriorOptions:
 class AdjustPriorsOptions(PriorOptions):
     """Options of nnet-adjust-priors."""
 
-    minibatch_size: int = opt(512, "frames computed at once; changes only the speed")
+    minibatch_size: int = opt(512, "frames computed at once; changes only the speed", at_least=1)
 
 
 @dataclasses.dataclass

@@ -33,8 +33,10 @@ log = logging.getLogger(__name__)
 class ProgressOptions:
     """Options of nnet-show-progress."""
 
-    num_segments: int = opt(1, "segments of the line between the models at whose middles the gradient is taken")
-    minibatch_size: int = opt(1024, "frames computed at once; changes only the speed")
+    num_segments: int = opt(
+        1, "segments of the line between the models at whose middles the gradient is taken", at_least=1
+    )
+    minibatch_size: int = opt(1024, "frames computed at once; changes only the speed", at_least=1)
     stats_out: str = opt("", "also write the figures to this file, as JSON")
 
 

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 class NormalizeStddevOptions:
     """The target."""
 
-    stddev: float = opt(1.0, "standard deviation of the parameters of a layer")
+    stddev: float = opt(1.0, "standard deviation of the parameters of a layer", above=0)
     stddev_from: str = opt("", "model whose layers' standard deviations are the targets instead")
     binary: bool = opt(True, "write in binary form")
 
@@ -79,9 +79,13 @@ def normalise_stddev(nnet: Nnet, stddev: float, reference: Nnet | None = None) -
 class FixOptions:
     """Bounds on the average slope of a neuron, and how much to change one outside them."""
 
-    min_average_deriv: float = opt(0.1, "smallest average slope, relative to the largest that the function has")
-    max_average_deriv: float = opt(0.75, "largest average slope, relative to the largest that the function has")
-    parameter_factor: float = opt(2.0, "largest factor on the parameters of a sigmoid or tanh neuron")
+    min_average_deriv: float = opt(
+        0.1, "smallest average slope, relative to the largest that the function has", at_least=0, at_most=1
+    )
+    max_average_deriv: float = opt(
+        0.75, "largest average slope, relative to the largest that the function has", at_least=0
+    )
+    parameter_factor: float = opt(2.0, "largest factor on the parameters of a sigmoid or tanh neuron", at_least=1)
     relu_bias_change: float = opt(1.0, "change of the bias of a rectified linear neuron")
     binary: bool = opt(True, "write in binary form")
 
@@ -125,10 +129,10 @@ def fix(nnet: Nnet, options: FixOptions) -> tuple[int, int]:
 class WidenOptions:
     """The new width, and how new neurons are initialised."""
 
-    hidden_layer_dim: int = opt(-1, "dimension of the hidden layers wanted")
-    param_stddev_factor: float = opt(1.0, "parameters of a new neuron: this times inputs^-0.5")
-    bias_stddev: float = opt(0.5, "biases of new neurons")
-    srand: int = opt(0, "seed of the parameters of new neurons")
+    hidden_layer_dim: int = opt(-1, "dimension of the hidden layers wanted", at_least=1)
+    param_stddev_factor: float = opt(1.0, "parameters of a new neuron: this times inputs^-0.5", at_least=0)
+    bias_stddev: float = opt(0.5, "biases of new neurons", at_least=0)
+    srand: int = opt(0, "seed of the parameters of new neurons", at_least=0)
     binary: bool = opt(True, "write in binary form")
 
 
@@ -188,12 +192,14 @@ def _widen_layer(
 class SwitchPreconditioningOptions:
     """Settings of online natural gradient."""
 
-    rank_in: int = opt(20, "rank on the input side")
-    rank_out: int = opt(80, "rank on the output side")
-    update_period: int = opt(4, "minibatches for each update of the statistics")
-    num_samples_history: float = opt(2000.0, "samples of history")
-    alpha: float = opt(4.0, "smoothing")
-    max_change_per_sample: float = opt(0.1, "limit of the change of the parameters, per frame of a minibatch")
+    rank_in: int = opt(20, "rank on the input side", at_least=1)
+    rank_out: int = opt(80, "rank on the output side", at_least=1)
+    update_period: int = opt(4, "minibatches for each update of the statistics", at_least=1)
+    num_samples_history: float = opt(2000.0, "samples of history", above=0)
+    alpha: float = opt(4.0, "smoothing", at_least=0)
+    max_change_per_sample: float = opt(
+        0.1, "limit of the change of the parameters, per frame of a minibatch", at_least=0
+    )
     binary: bool = opt(True, "write in binary form")
 
 
