@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 import struct
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_cut_off_recording_is_used_with_a_warning(tmp_path, caplog):
         (encoded(SAMPLES[:0]), "no samples"),
         (encoded()[:30], "expected a data chunk"),
         (b"RIFF\0\0\0\0AVI ", "without WAVE"),
-        (b"ajkg" + bytes(100), r"expected a recording \(WAV, FLAC, SPHERE, MP3\), found b'ajkg"),
+        (b"noise" + bytes(100), r"expected a recording \(WAV, FLAC, SPHERE, MP3\), found b'noise"),
         (encoded(np.array([0.5, np.nan], np.float32), subtype="FLOAT"), "NaN"),
     ],
 )
@@ -107,6 +108,51 @@ def test_unusable_recordings_say_why(tmp_path, content, message):
     with pytest.raises(DataError, match=message) as error:
         read_wave(str(tmp_path / "a.wav"))
     assert "a.wav" in str(error.value)
+
+
+def with_format(tag: int) -> bytes:
+    wav = encoded()
+    return wav[:20] + struct.pack("<H", tag) + wav[22:]
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (with_format(0x55), "WAV of format 0x0055 (MP3), 1 channels, 16000 Hz, 16 bits"),
+        (with_format(0x161), "WAV of format 0x0161 (WMA)"),
+        (b"\0\0\0\x20ftypM4A " + bytes(100), "MP4 or M4A"),
+        (b"\x1aE\xdf\xa3" + bytes(100), "Matroska or WebM"),
+        (b"ajkg\x02" + bytes(100), "shorten"),
+        (encoded(format="NIST").replace(b"sample_coding -s3 pcm", b"sample_coding -s26 pcm,embedded-shorten-v2.00"),
+         "NIST SPHERE compressed with shorten"),
+        (b"<!DOCTYPE html>", "a web page"),
+        (encoded(format="FLAC")[:50], "FLAC"),
+    ],
+)  # fmt: skip
+def test_a_format_that_is_refused_is_named(tmp_path, content, found):
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(DataError, match=f"found {re.escape(found)}.*ffmpeg"):
+        read_wave(str(tmp_path / "a"))
+
+
+def test_memory_follows_the_bytes_and_not_the_header(run, tmp_path):
+    wav = encoded()
+    at = wav.index(b"data") + 4
+    (tmp_path / "size.wav").write_bytes(wav[:at] + struct.pack("<I", 0x7FFFEFFF) + wav[at + 4 :])
+    many = wav[:22] + struct.pack("<HIIH", 1000, RATE, RATE * 2000, 2000) + wav[34:]
+    (tmp_path / "channels.wav").write_bytes(many)
+    sphere = encoded(format="NIST")
+    head = sphere[:1024].replace(b"sample_count -i 4000", b"sample_count -i 4000000000")[:1024]
+    (tmp_path / "count.sph").write_bytes(head + sphere[1024:])
+    measure = (
+        "import resource, sys; from ngsgd.data.wave import read_channels; import soundfile; import numpy.random\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for name in sys.argv[1:]: print(name, read_channels(name).samples.shape)\n"
+        "grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before\n"
+        "assert grown < 30000, f'{grown} KB more'"
+    )
+    result = run("python", "-c", measure, "size.wav", "channels.wav", "count.sph")
+    assert result.stdout.splitlines() == ["size.wav (4000, 1)", "channels.wav (4, 1000)", "count.sph (4000, 1)"]
 
 
 def test_a_failing_command_is_named(tmp_path):

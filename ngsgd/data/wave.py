@@ -25,8 +25,16 @@ INT16_SCALE = 32768.0
 # 0x7FFFF000 and above.
 UNKNOWN_SIZE_FROM = 0x7FFFF000
 BLOCK = 1 << 18  # numbers decoded at once
-# Format tags of WAV whose blocks are samples: PCM, float, A-law, μ-law, extensible.
-TAGS_OF_SAMPLES = (1, 3, 6, 7, 0xFFFE)
+WAV_CODINGS = {
+    1: "PCM", 2: "MS ADPCM", 3: "float", 6: "A-law", 7: "μ-law", 0x11: "IMA ADPCM", 0x31: "GSM 6.10", 0x50: "MPEG",
+    0x55: "MP3", 0xFF: "AAC", 0x161: "WMA", 0xFFFE: "extensible",
+}  # fmt: skip
+TAGS_OF_SAMPLES = (1, 3, 6, 7, 0xFFFE)  # whose blocks are single samples
+MAGICS = (
+    (4, b"ftyp", "MP4 or M4A"), (0, b"\x1aE\xdf\xa3", "Matroska or WebM"), (0, b"#!AMR", "AMR"),
+    (0, b"wvpk", "WavPack"), (0, b"NIST_1A", "NIST SPHERE"), (0, b"<", "a web page or XML"), (0, b"fLaC", "FLAC"),
+    (0, b"OggS", "Ogg"), (0, b"MAC ", "Monkey's Audio"), (0, b"ajkg", "shorten"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,8 +151,8 @@ def _riff_length(stream: BinaryIO, name: str) -> tuple[int, int] | None:
     format_chunk, size = _riff_header(stream, name)
     if len(format_chunk) < 24:
         return None
-    tag, _, rate, _, block = struct.unpack("<HHIIH", format_chunk[8:22])
-    if tag not in TAGS_OF_SAMPLES or not rate or not block:
+    tag, channels, rate, _, block, bits = struct.unpack("<HHIIHH", format_chunk[8:24])
+    if tag not in TAGS_OF_SAMPLES or not rate or not block or block != channels * -(-bits // 8):
         return None
     here = stream.tell()
     left = stream.seek(0, io.SEEK_END) - here
@@ -228,7 +236,20 @@ def _decode(encoded: bytes, name: str) -> tuple[np.ndarray, int]:
                 blocks.append(block)
     except soundfile.LibsndfileError as error:
         raise DataError(
-            f"{name}: expected a recording (WAV, FLAC, SPHERE, MP3), found {encoded[:8]!r}...: {error.error_string}"
+            f"{name}: expected a recording (WAV, FLAC, SPHERE, MP3), found {_described(encoded)}: {error.error_string} "
+            f"Convert it, or let a command do it in wav.scp, as 'ffmpeg -v error -i FILE -f wav - |'"
         ) from None
     samples = np.concatenate(blocks) if len(blocks) != 1 and blocks else (blocks or [np.zeros((0, channels))])[0]
     return np.float32(INT16_SCALE) * samples, rate
+
+
+def _described(encoded: bytes) -> str:
+    """What the bytes of a file that cannot be decoded seem to be."""
+    if encoded[:4] == b"RIFF" and encoded[12:16] == b"fmt " and len(encoded) > 36:
+        tag, channels, rate, _, _, bits = struct.unpack("<HHIIHH", encoded[20:36])
+        coding = WAV_CODINGS.get(tag, "unknown coding")
+        return f"WAV of format 0x{tag:04x} ({coding}), {channels} channels, {rate} Hz, {bits} bits"
+    for at, magic, what in MAGICS:
+        if encoded[at : at + len(magic)] == magic:
+            return what + (" compressed with shorten" if b"embedded-shorten" in encoded[:1024] else "")
+    return f"{encoded[:8]!r}..."
