@@ -7,7 +7,7 @@ import pytest
 
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.stream import open_reader, open_writer
-from ngsgd.kaldi_io.tables import SequentialReader
+from ngsgd.kaldi_io.tables import SequentialReader, Writer
 from ngsgd.nnet.model import read_model, write_model
 from ngsgd.nnet.priors import floored_priors
 
@@ -70,8 +70,35 @@ def test_transitions_and_priors_from_alignments_are_kaldis(golden, run, tmp_path
     assert np.allclose(ours.transitions.log_prob[changed], theirs.transitions.log_prob[changed], atol=1e-5)
 
 
-def test_alignments_of_another_model_are_named_and_nothing_is_written(golden, run, tmp_path):
-    (tmp_path / "ali.ark").write_text("utt1 1 2 99999\nutt2 0 3\n")
-    result = run("nnet-train-transitions", golden / "nnet2" / "0.mdl", "ark,t:ali.ark", "out.mdl", status=1)
-    assert "utt1: transition-ids 1 to 99999, the model has 1 to" in result.stderr and "utt2" in result.stderr
-    assert not (tmp_path / "out.mdl").exists()
+PROGRAMS = ("nnet-train-transitions", "nnet-prior-scales")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("other", ["mono", "tri1", "tri2b"])
+def test_alignments_of_another_model_are_refused(program, other, golden, run, tmp_path):
+    """Also where all their transition-ids are ids of this model as well."""
+    foreign = f"ark:gunzip -c {golden}/gmm/{other}/ali.1.gz |"
+    result = run(program, golden / "nnet2/0.mdl", foreign, "out", status=1)
+    assert "skipped s01-000: " in result.stderr and "another model" in result.stderr
+    assert "utterances failed" in result.stderr and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_few_foreign_alignments_are_named_counted_and_left_out(program, golden, run, tmp_path):
+    alignments = dict(SequentialReader(f"ark:gunzip -c {golden}/gmm/tri3b_ali/ali.1.gz |", "int32_vector"))
+    keys = list(alignments)
+    for name, broken in (("good", False), ("mixed", True)):
+        with Writer(f"ark:{tmp_path}/{name}.ark", "int32_vector") as out:
+            for i, key in enumerate(keys[:9]):
+                out.write(key, alignments[key])
+                if broken and i == 4:
+                    out.write("foreign", np.array([1, 2, 99999], np.int32))
+                    out.write("zero", np.array([0, 3], np.int32))
+                    out.write("cut", alignments[key][:40])
+                    out.write("empty", alignments[key][:0])
+        run(program, golden / "nnet2/0.mdl", f"ark:{name}.ark", name)
+    assert (tmp_path / "good").read_bytes() == (tmp_path / "mixed").read_bytes()
+    result = run(program, golden / "nnet2/0.mdl", "ark:mixed.ark", "again")
+    assert "done 9 utterances, failed 4" in result.stderr
+    assert all(f"skipped {key}: " in result.stderr for key in ("foreign", "zero", "cut", "empty"))
+    assert "transition-ids 1..99999, the model has 1..1010" in result.stderr

@@ -63,7 +63,10 @@ def split_to_phones(transitions: TransitionModel, tids: np.ndarray) -> tuple[np.
     broken = np.flatnonzero((phone[1:] != phone[:-1]) & ~ends[:-1])
     if len(broken) or not ends[-1]:
         at = int(broken[0]) if len(broken) else len(tids) - 1
-        raise DataError(f"phone {phone[at]} is left at frame {at} before its end: state {state[at]} of the model")
+        raise DataError(
+            f"phone {phone[at]} is left at frame {at} before its end, in state {state[at]} of the model: is the "
+            "alignment by another model?"
+        )
     bounds = np.concatenate([[0], np.flatnonzero(ends) + 1])
     return phone[bounds[:-1]].astype(np.int32), bounds
 

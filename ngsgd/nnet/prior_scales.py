@@ -15,7 +15,7 @@ import numpy as np
 from ngsgd.errors import DataError
 from ngsgd.hmm.transitions import read_transition_model
 from ngsgd.kaldi_io.stream import open_writer
-from ngsgd.kaldi_io.tables import SequentialReader
+from ngsgd.nnet.priors import transition_counts
 from ngsgd.options import opt
 
 log = logging.getLogger(__name__)
@@ -47,21 +47,12 @@ def _of_few(counts: np.ndarray, power: float) -> np.ndarray:
 def write_prior_scales(model: str, alignments: str, wxfilename: str, options: PriorScalesOptions) -> tuple[int, int]:
     """The scales for the pdfs of a model, from alignments by it; (utterances done, failed)."""
     transitions = read_transition_model(model)
-    counts = np.zeros(transitions.num_pdfs)
-    done = failed = 0
-    for key, alignment in SequentialReader(alignments, "int32_vector"):
-        alignment = np.asarray(alignment)
-        if alignment.size and not 1 <= alignment.min() <= alignment.max() <= transitions.num_transition_ids:
-            log.warning("%s: transition-ids outside the model's 1 to %d", key, transitions.num_transition_ids)
-            failed += 1
-            continue
-        counts += np.bincount(transitions.tid_to_pdf[alignment], minlength=len(counts))
-        done += 1
-    if done:
-        scales = prior_scales(counts, options.power)
-        with open_writer(wxfilename, options.binary) as writer:
-            writer.vector(scales)
-        log.info(
-            "scales from %.3g to %.3g, %d of %d pdfs seen", scales.min(), scales.max(), (counts > 0).sum(), len(counts)
-        )
+    tid_counts, done, failed = transition_counts(transitions, alignments)
+    counts = np.bincount(transitions.tid_to_pdf[1:], tid_counts[1:], transitions.num_pdfs)
+    scales = prior_scales(counts, options.power)
+    with open_writer(wxfilename, options.binary) as writer:
+        writer.vector(scales)
+    log.info(
+        "scales from %.3g to %.3g, %d of %d pdfs seen", scales.min(), scales.max(), (counts > 0).sum(), len(counts)
+    )
     return done, failed

@@ -18,6 +18,9 @@ import numpy as np
 from ngsgd.egs.minibatch import Minibatch, read_minibatches
 from ngsgd.errors import DataError
 from ngsgd.gmm.update import TransitionUpdateOptions, update_transitions
+from ngsgd.hmm.phones import split_to_phones
+from ngsgd.hmm.transitions import TransitionModel
+from ngsgd.kaldi_io.each import for_each, require_most
 from ngsgd.kaldi_io.stream import open_reader
 from ngsgd.kaldi_io.tables import SequentialReader
 from ngsgd.nnet.backprop import Workspace
@@ -110,27 +113,29 @@ def adjust_priors(model_in: str, posteriors: str, model_out: str, options: Adjus
     write_model(model, model_out, options.binary)
 
 
+def transition_counts(transitions: TransitionModel, alignments: str) -> tuple[np.ndarray, int, int]:
+    """Frames of each transition-id in a table of alignments, (ids + 1,) float64; utterances done, failed.
+
+    An alignment by another model counts as failed. DataError when nothing was done or most failed.
+    """
+    counts = np.zeros(transitions.num_transition_ids + 1)
+
+    def add(key: str, tids: np.ndarray) -> None:
+        split_to_phones(transitions, tids)  # raises for foreign ones: also where their numbers could be the model's
+        np.add(counts, np.bincount(tids, minlength=len(counts)), out=counts)
+
+    done, failed = for_each(SequentialReader(alignments, "int32_vector").items(), add)
+    require_most(done, failed, alignments)
+    return counts, done, failed
+
+
 def train_transitions(
     model_in: str, alignments: str, model_out: str, update: TransitionUpdateOptions, options: TransitionsOptions
 ) -> tuple[int, int]:
     """Estimate a model file's transition probabilities, and priors, from alignments; (utterances done, failed)."""
     model = read_model(model_in)
     transitions = model.transitions
-    counts = np.zeros(transitions.num_transition_ids + 1)
-    done = failed = 0
-    for key, alignment in SequentialReader(alignments, "int32_vector"):
-        alignment = np.asarray(alignment)
-        if alignment.size and not 1 <= alignment.min() <= alignment.max() <= transitions.num_transition_ids:
-            log.warning(
-                "%s: transition-ids %d to %d, the model has 1 to %d; is it from another model?",
-                *(key, alignment.min(), alignment.max(), transitions.num_transition_ids),
-            )
-            failed += 1
-            continue
-        counts += np.bincount(alignment, minlength=len(counts))
-        done += 1
-    if not done:
-        return done, failed
+    counts, done, failed = transition_counts(transitions, alignments)
     update_transitions(transitions, counts, update)
     if options.set_priors:
         set_priors(
