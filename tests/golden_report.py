@@ -2,7 +2,8 @@
 
 Usage: python -m tests.golden_report [--markdown]
 
-Networks and training; the reference files are where `tests/conftest.py` looks for them. Exits 1 when a bound is missed.
+Features, networks and training; the reference files are where `tests/conftest.py` looks for them. Exits 1 when a
+bound is missed.
 """
 
 import sys
@@ -18,11 +19,28 @@ from ngsgd.nnet.compute import Computer, objective_of_examples
 from ngsgd.nnet.model import read_model, read_nnet
 from ngsgd.nnet.priors import floored_priors
 from ngsgd.nnet.train import TrainOptions, train
+from tests import test_features_golden as mfcc
 from tests.conftest import SHARED
 from tests.test_average import largest_difference as parameter_difference
 from tests.test_train import STEPS, kaldis_run, largest_difference, minibatches_for
 
 Row = tuple[str, float, float]  # case, difference, bound
+
+
+def features(golden: Path) -> Iterator[Row]:
+    """MFCC of the recordings, in units of each utterance's range; CMVN and transforms, relative."""
+    for name in mfcc.SETS:
+        limits, quantiles = mfcc.before_compression(golden, name)
+        yield f"MFCC {name}, smallest and largest value before compression", limits, 1e-5
+        yield f"MFCC {name}, quartiles of columns (of 16 bits) before compression", quantiles, 2e-5
+        yield (
+            f"MFCC {name}, codes of the compressed one step away, part of all",
+            mfcc.compression_steps(golden, name)[1],
+            2e-3,
+        )
+    for part in ("train", "test"):
+        yield f"CMVN statistics, {part}", mfcc.statistics(golden, part), 0.0
+    yield from ((what, difference, 1e-5) for what, difference in mfcc.transformed(golden))
 
 
 def forward_outputs(steps: Path) -> Iterator[Row]:
@@ -87,12 +105,18 @@ def main(markdown: bool) -> int:
     if not golden.is_dir():
         print(f"the reference files are not at {golden}", file=sys.stderr)
         return 1
-    row = "| {:62} | {:>10} | {:>8} | {} |" if markdown else "{:62} {:>10} {:>8}  {}"
+    row = "| {:76} | {:>10} | {:>8} | {} |" if markdown else "{:76} {:>10} {:>8}  {}"
     print(row.format("case", "difference", "bound", "verdict"))
     if markdown:
         print("|---|---|---|---|")
     steps = golden / "steps"
-    for rows in (forward_outputs(steps), training_steps(steps), log_probs(golden), operations(golden)):
+    for rows in (
+        features(golden),
+        forward_outputs(steps),
+        training_steps(steps),
+        log_probs(golden),
+        operations(golden),
+    ):
         for case, difference, bound in rows:
             agrees = difference <= bound
             missed += not agrees
