@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from ngsgd.nnet.blas import accumulate, times_transposed
 from ngsgd.nnet.updates import natural_gradient_online as online
 from ngsgd.nnet.updates import natural_gradient_simple as simple
-from ngsgd.nnet.updates.direction import Direction, NotFinite, accumulate, add_product, corrected_norms
+from ngsgd.nnet.updates.direction import Direction, NotFinite, add_product, corrected_norms
 from tests.reference import natural_gradient as reference
 
 
@@ -142,7 +143,7 @@ def test_the_product_of_corrected_factors_whichever_way_is_cheaper(n, p, q):
             assert np.array_equal(x.rows, rows)
 
 
-def test_accumulate_works_in_place_for_any_layout():
+def test_products_are_written_in_place_for_any_layout():
     rng = np.random.default_rng(8)
     for dtype in (np.float32, np.float64):
         whole = np.zeros((9, 12), dtype)
@@ -151,4 +152,7 @@ def test_accumulate_works_in_place_for_any_layout():
                 for b in (rng.standard_normal((4, 7)), rng.standard_normal((7, 4)).T):
                     expected = out + 0.5 * a.T @ b
                     accumulate(out, 0.5, a.astype(dtype), b.astype(dtype))
+                    assert np.allclose(out, expected, atol=1e-5)
+                    expected = a.T @ b
+                    assert times_transposed(a.astype(dtype).T, b.astype(dtype).T, out) is out
                     assert np.allclose(out, expected, atol=1e-5)

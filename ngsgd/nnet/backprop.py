@@ -69,7 +69,8 @@ class Workspace:
         self.times = self._times[num_frames]
         self.first_updatable = next((i for i, c in enumerate(nnet) if isinstance(c, UpdatableComponent)), len(nnet))
         self._buffers: list[Any] = [None] * (len(nnet) + 1)  # of component i's input
-        self._derivatives: list[Any] = [None] * (len(nnet) + 1)
+        self._derivatives: list[Any] = [None, None]  # flat; a component reads its dy in one and writes dx to the other
+        self._turn = 0
         self._values: list[Any] = [None] * (len(nnet) + 1)  # of the current minibatch, with ones where wanted
         self._count = 0
 
@@ -84,25 +85,30 @@ class Workspace:
     def _dim(self, index: int) -> int:
         return self.nnet[index].input_dim if index < len(self.nnet) else self.nnet.output_dim
 
-    def _sized(self, buffers: list[Any], index: int, columns: int) -> tuple[Any, bool]:
-        """The buffer of a component cut to the rows of this minibatch, and whether it was made just now."""
-        frames = len(self.times[index])
-        rows, new = self._count * frames, False
-        if buffers[index] is None or len(buffers[index]) < rows:
-            buffers[index] = self.xp.empty((max(rows, self.max_chunks * frames), columns), self.dtype)
-            new = True
-        return buffers[index][:rows], new
+    def _rows(self, index: int) -> int:
+        return self._count * len(self.times[index])
 
     def _buffer(self, index: int) -> Any:
         """(N · frames, D) for the input of component `index`, or (…, D + 1) with ones."""
-        ones = self._takes_ones(index)
-        buffer, new = self._sized(self._buffers, index, self._dim(index) + ones)
-        if new and ones:
-            self._buffers[index][:, -1] = 1
-        return buffer
+        ones, rows = self._takes_ones(index), self._rows(index)
+        if self._buffers[index] is None or len(self._buffers[index]) < rows:
+            size = (max(rows, self.max_chunks * len(self.times[index])), self._dim(index) + ones)
+            self._buffers[index] = self.xp.empty(size, self.dtype)
+            if ones:
+                self._buffers[index][:, -1] = 1
+        return self._buffers[index][:rows]
 
     def _derivative(self, index: int) -> Any:
-        return self._sized(self._derivatives, index, self._dim(index))[0]
+        """(N · frames, D) for the derivative at the input of component `index`, not in the memory of the one before.
+
+        All layers share this memory: what was used a moment ago is still in the cache.
+        """
+        self._turn = 1 - self._turn
+        shape = (self._rows(index), self._dim(index))
+        flat = self._derivatives[self._turn]
+        if flat is None or len(flat) < shape[0] * shape[1]:
+            flat = self._derivatives[self._turn] = self.xp.empty(shape[0] * shape[1], self.dtype)
+        return flat[: shape[0] * shape[1]].reshape(shape)
 
     def _chunks(self, index: int) -> Chunks:
         return Chunks(self._count, self.times[index], self.times[index + 1])
@@ -140,7 +146,13 @@ class Workspace:
             chunks = self._chunks(index)
             out = None if component.free_of_copies(chunks) else self._buffer(index + 1)
             return component.forward(value, out, chunks)
-        return component.forward(value, self._buffer(index + 1), self._chunks(index))
+        in_place = component.forward_in_place and index > 0 and self._is_free(index)
+        return component.forward(value, value if in_place else self._buffer(index + 1), self._chunks(index))
+
+    def _is_free(self, index: int) -> bool:
+        """Whether nothing but component `index` wants its input, which is in a buffer of its own."""
+        before = self.nnet[index - 1]
+        return len(before.context) == 1 and not before.needs_y and not self._takes_ones(index)
 
     def accumulate_statistics(self) -> None:
         """Add this minibatch to the statistics of the components behind the first updatable one."""

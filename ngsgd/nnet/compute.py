@@ -24,6 +24,18 @@ log = logging.getLogger(__name__)
 PRIOR_FLOOR = 5.0e-6  # of a pdf that no training frame had
 
 
+def finite_output(workspace: Workspace, data: Any) -> Any:
+    """`workspace.forward(data)`. DataError naming the network, or the input, when there is NaN or infinity in it."""
+    with np.errstate(all="ignore"):
+        y = workspace.forward(data)
+    if not bool(workspace.xp.isfinite(y).all()):
+        where = workspace.nnet.where
+        if not bool(workspace.xp.isfinite(data).all()):
+            raise DataError(f"{where}: NaN or infinity in the input")
+        raise DataError(f"{where}: NaN or infinity in its output: training has diverged, take an earlier model")
+    return y
+
+
 @dataclass
 class ComputeOptions:
     """What to compute for each utterance."""
@@ -67,7 +79,7 @@ class Computer:
             data = features[begin : end + left + right]
             if self._workspace is None:
                 self._workspace = Workspace(self.nnet, 1, len(data), self.xp)
-            output[begin:end] = to_cpu(self._workspace.forward(data[None]))
+            output[begin:end] = to_cpu(finite_output(self._workspace, data[None]))
         return output
 
 
@@ -132,7 +144,7 @@ def objective_of_examples(nnet: Nnet, egs: str, minibatch_size: int = 1000, xp: 
         num_pdfs=nnet.output_dim,
     )
     for batch in batches:
-        y = workspace.forward(to_module(batch.input, xp))
+        y = finite_output(workspace, to_module(batch.input, xp))
         total += score(y, *(to_module(a, xp) for a in (batch.row, batch.pdf, batch.weight)))
     return total
 
@@ -141,6 +153,11 @@ def compute_prob(model_rxfilename: str, egs: str, options: ComputeProbOptions) -
     """The average log-probability per frame and the accuracy of a model on examples, as Kaldi's nnet-compute-prob."""
     xp = array_module(options.device)
     total = objective_of_examples(read_nnet(model_rxfilename).to(xp), egs, options.minibatch_size, xp)
+    if not np.isfinite(total.log_prob_per_frame):
+        raise DataError(
+            f"{egs}: an objective of {total.log_prob} over a weight of {total.weight:g}: expected labels of weight "
+            f"above 0, and a network that ends in probabilities, in {model_rxfilename}"
+        )
     log.info(
         "average log-probability %.6g, accuracy %.6g, weight %.6g",
         total.log_prob_per_frame,
@@ -185,6 +202,6 @@ def compute_from_egs(
     )
     with Writer(wspecifier, "matrix") as out:
         for batch in batches:
-            for row in workspace.forward(batch.input):
+            for row in finite_output(workspace, batch.input):
                 out.write("global", row[None])
         return out.count, 0

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ngsgd.egs.minibatch import Minibatch, read_minibatches
-from ngsgd.nnet.blas import accumulate
 from ngsgd.nnet.backprop import Workspace
+from ngsgd.nnet.blas import accumulate
 from ngsgd.nnet.model import Nnet
 from ngsgd.nnet.objectives.cross_entropy import Score, score
 

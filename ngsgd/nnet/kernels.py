@@ -1,10 +1,11 @@
 """Fused loops for the CPU, where a profile shows that memory traffic, not BLAS, is the limit.
 
 One pass over memory each, where the plain versions in `components` (which the tests compare these with) need several.
-Rows are given as a flat float32 array and the distance `ld` from one row to the next. Two things make them fast: every
-row is sliced out first, so that an index is never negative and LLVM can vectorise; and the size of a group comes as a
-tuple of that length, known when compiling, so that the loop over a group unrolls. Sums may be reordered; NaN and
-infinity are respected: a comparison with NaN must leave NaN.
+Rows are given as a flat float32 array and the distance `ld` from one row to the next. Three things make them fast:
+every row is sliced out first, so that an index is never negative and LLVM can vectorise; what works in place has one
+argument for it, because two that overlap fall back to scalar code; and the size of a group comes as a tuple of that
+length, known when compiling, so that the loop over a group unrolls. Sums may be reordered; NaN and infinity are
+respected: a comparison with NaN must leave NaN.
 
 Importing this module imports numba: do it where it is used (`ngsgd.backend.fused_kernels`).
 """
@@ -55,20 +56,20 @@ def normalize_forward(x, ldx, y, ldy, rows, dim, floor):
 
 
 @_jit
-def normalize_backward(x, ldx, dy, lddy, dx, lddx, rows, dim, floor):
-    """dx = f (dy - (f x) (dyᵀ (f x)) / dim), without the second term where the floor is active; in place too."""
+def normalize_backward(x, ldx, dx, lddx, rows, dim, floor):
+    """dx = f (dx - (f x) (dxᵀ (f x)) / dim), without the second term where the floor is active."""
     for i in range(rows):
-        xr, dyr, dxr = x[i * ldx : i * ldx + dim], dy[i * lddy : i * lddy + dim], dx[i * lddx : i * lddx + dim]
+        xr, dxr = x[i * ldx : i * ldx + dim], dx[i * lddx : i * lddx + dim]
         total, product = _ZERO, _ZERO
         for j in range(dim):
             total += xr[j] * xr[j]
-            product += xr[j] * dyr[j]
+            product += xr[j] * dxr[j]
         mean_square = total / np.float32(dim)
         below = mean_square <= floor
         scale = _ONE / np.sqrt(floor if below else mean_square)
         along = _ZERO if below else product * scale / np.float32(dim) * scale
         for j in range(dim):
-            dxr[j] = (dyr[j] - along * xr[j]) * scale
+            dxr[j] = (dxr[j] - along * xr[j]) * scale
 
 
 _LOG2_E, _HALF = np.float32(1.44269504088896341), np.float32(0.5)
@@ -77,8 +78,8 @@ _LOWEST, _BIAS, _SHIFT = np.float32(-87.0), np.int32(127), np.int32(23)
 
 
 @_jit
-def softmax_forward(x, ldx, largest, y, ldy, rows, dim, floor):
-    """y = max(exp(x) / Σ exp(x), floor), `largest` (rows,) being the largest of each row; x and y may be the same.
+def softmax(y, ldy, largest, rows, dim, floor):
+    """y = max(exp(y) / Σ exp(y), floor), `largest` (rows,) being the largest of each row.
 
     exp(v) of v <= 0, relative error below 3e-7, by v = k ln 2 + r, |r| <= ln 2 / 2, and a polynomial in r (the
     coefficients of Cephes' expf). 2^k is made of its bits.
@@ -86,9 +87,9 @@ def softmax_forward(x, ldx, largest, y, ldy, rows, dim, floor):
     bits = np.empty(dim, np.int32)
     powers = bits.view(np.float32)
     for i in range(rows):
-        xr, yr = x[i * ldx : i * ldx + dim], y[i * ldy : i * ldy + dim]
+        yr = y[i * ldy : i * ldy + dim]
         for j in range(dim):
-            v = xr[j] - largest[i]
+            v = yr[j] - largest[i]
             v = _LOWEST if v < _LOWEST else v
             k = np.int32(v * _LOG2_E - _HALF)
             bits[j] = (k + _BIAS) << _SHIFT
@@ -112,9 +113,9 @@ def softmax_forward(x, ldx, largest, y, ldy, rows, dim, floor):
 
 
 @_jit
-def scale_rows(y, ldy, scale, out, ldo, rows, dim):
-    """out = diag(scale) y; y and out may be the same."""
+def scale_rows(y, ldy, scale, rows, dim):
+    """y = diag(scale) y."""
     for i in range(rows):
-        yr, outr = y[i * ldy : i * ldy + dim], out[i * ldo : i * ldo + dim]
+        yr, factor = y[i * ldy : i * ldy + dim], scale[i]
         for j in range(dim):
-            outr[j] = yr[j] * scale[i]
+            yr[j] *= factor

@@ -24,6 +24,7 @@ from ngsgd.kaldi_io.each import for_each, require_most
 from ngsgd.kaldi_io.stream import open_reader
 from ngsgd.kaldi_io.tables import SequentialReader
 from ngsgd.nnet.backprop import Workspace
+from ngsgd.nnet.compute import finite_output
 from ngsgd.nnet.model import AmNnet, Nnet, read_model, write_model
 from ngsgd.options import opt
 
@@ -71,7 +72,7 @@ def posterior_sum(nnet: Nnet, minibatches: Iterable[Minibatch], minibatch_size: 
     workspace = Workspace(nnet, minibatch_size, nnet.left_context + 1 + nnet.right_context)
     total = np.zeros(nnet.output_dim)
     for minibatch in minibatches:
-        total += workspace.forward(minibatch.input).sum(axis=0, dtype=np.float64)
+        total += finite_output(workspace, minibatch.input).sum(axis=0, dtype=np.float64)
     return total
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_bytes_writer
 from ngsgd.nnet.average import check_same_shape
 from ngsgd.nnet.gradient import Objective, dot, minibatches_for
@@ -73,6 +74,11 @@ def objective_changes(old: Nnet, new: Nnet, examples: str, options: ProgressOpti
         for component, a, delta in zip(middle.updatable, old.updatable, deltas):
             component.params[...] = a.params + position * delta
         total, gradients = objective.gradient(minibatches)
+        if not np.isfinite(total.log_prob_per_frame):
+            raise DataError(
+                f"{examples}: an objective of {total.log_prob} over a weight of {total.weight:g} at position "
+                f"{position:.3g} from {old.where} to {new.where}: has training diverged?"
+            )
         values.append(total.log_prob_per_frame)
         change += [dot(g, d) / total.weight / options.num_segments for g, d in zip(gradients, deltas)]
         log.info("at position %.3g, objective per frame is %.6g", position, values[-1])

@@ -11,6 +11,7 @@ import numpy as np
 
 from ngsgd.backend import module_of
 from ngsgd.kaldi_io.stream import open_reader
+from ngsgd.nnet.blas import times_transposed
 from ngsgd.nnet.components.base import Factors, Field, UpdatableComponent, joined, register, require, result
 
 
@@ -100,7 +101,7 @@ class AffineComponent(UpdatableComponent):
         return self.params.shape[0]
 
     def forward(self, x: Any, out: Any = None, chunks: Any = None) -> Any:
-        return module_of(x).matmul(x, self.params.T, out=result(out, x, self.output_dim))
+        return times_transposed(x, self.params, result(out, x, self.output_dim))
 
     def backward(self, x: Any, y: Any, dy: Any, out: Any = None, chunks: Any = None) -> Any:
         return module_of(dy).matmul(dy, self.linear, out=result(out, dy, self.input_dim))

@@ -12,7 +12,8 @@ output, dy and dx the derivatives of the objective (to be *maximised*, summed ov
 - `fields`          the tokens of Kaldi's nnet2 form in order; `read` and `write` follow from them.
 - `forward(x, out=None, chunks=None) -> y`
                     writes into `out` (N, D_out) where given (it may be a view with a longer row) and returns it.
-                    Components that copy nothing may return a view of x when `out` is None.
+                    Components that copy nothing may return a view of x when `out` is None; x and y may be the same
+                    array where `forward_in_place`.
 - `backward(x, y, dy, out=None, chunks=None) -> dx`
                     x may be None where `needs_x` is False, and y where `needs_y` is False. `out` (N, D_in) as above.
                     Neither method changes its arguments, but dy and dx may be the same array where `in_place`.
@@ -101,6 +102,7 @@ class Component:
     needs_y: ClassVar[bool] = False
     takes_ones: ClassVar[bool] = False
     in_place: ClassVar[bool] = False
+    forward_in_place: ClassVar[bool] = False
     context: tuple[int, ...] = (0,)
     input_dim: int
     output_dim: int
@@ -329,7 +331,9 @@ def read_component(reader: Any) -> Component:
     """The next component of a model file, its opening tag included."""
     tag = reader.token()
     if not (tag.startswith("<") and tag.endswith(">")):
-        raise DataError(f"{reader.name}: expected the opening tag of a component, got '{tag}'")
+        raise reader.error(f"expected the opening tag of a component, found '{tag[:40]}'")
+    if tag[1:-1] not in all_components():
+        raise reader.error(f"expected the opening tag of a component, found the unknown {tag[:40]}")
     return component_class(tag[1:-1]).read(reader)
 
 

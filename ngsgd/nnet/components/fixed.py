@@ -8,6 +8,7 @@ import numpy as np
 from ngsgd.backend import module_of
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.stream import open_reader
+from ngsgd.nnet.blas import times_transposed
 from ngsgd.nnet.components.affine import read_matrix
 from ngsgd.nnet.components.base import Component, Field, register, require, result
 
@@ -159,7 +160,7 @@ class FixedLinearComponent(Component):
         self.output_dim, self.input_dim = self.linear.shape
 
     def forward(self, x: Any, out: Any = None, chunks: Any = None) -> Any:
-        return module_of(x).matmul(x, self.linear.T, out=result(out, x, self.output_dim))
+        return times_transposed(x, self.linear, result(out, x, self.output_dim))
 
     def backward(self, x: Any, y: Any, dy: Any, out: Any = None, chunks: Any = None) -> Any:
         return module_of(dy).matmul(dy, self.linear, out=result(out, dy, self.input_dim))

@@ -169,8 +169,9 @@ class NormalizeComponent(NonlinearComponent):
     def backward(self, x: Any, y: Any, dy: Any, out: Any = None, chunks: Any = None) -> Any:
         xp, dx = module_of(x), result(out, dy, self.dim)
         if kernels := fused_kernels(x, dy, dx):
-            floor = np.float32(self.floor)
-            kernels.normalize_backward(*flat_rows(x), *flat_rows(dy), *flat_rows(dx), *x.shape, floor)
+            if dx is not dy:
+                dx[...] = dy
+            kernels.normalize_backward(*flat_rows(x), *flat_rows(dx), *x.shape, np.float32(self.floor))
             return dx
         scale, above = self._scale(x)
         # Grouped as (f x)(f x)ᵀdy f / D: f³ alone can overflow float32.

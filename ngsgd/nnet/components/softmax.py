@@ -16,11 +16,14 @@ class SoftmaxComponent(NonlinearComponent):
     """y = exp(x) / Σ exp(x), floored. dx = y (dy - yᵀdy)."""
 
     needs_y = True
+    forward_in_place = True
 
     def forward(self, x: Any, out: Any = None, chunks: Any = None) -> Any:
         xp, y, largest = module_of(x), result(out, x, self.dim), x.max(axis=1)
         if kernels := fused_kernels(x, y):
-            kernels.softmax_forward(*flat_rows(x), largest, *flat_rows(y), *x.shape, np.float32(FLOOR))
+            if y is not x:
+                y[...] = x
+            kernels.softmax(*flat_rows(y), largest, *x.shape, np.float32(FLOOR))
             return y
         xp.subtract(x, largest[:, None], out=y)
         xp.exp(y, out=y)
@@ -42,7 +45,9 @@ class SoftmaxComponent(NonlinearComponent):
         total = xp.bincount(row, weights=weight, minlength=len(y)).astype(y.dtype)
         dx = result(out, y, self.dim)
         if kernels := fused_kernels(y, dx):
-            kernels.scale_rows(*flat_rows(y), -total, *flat_rows(dx), *y.shape)
+            if dx is not y:
+                dx[...] = y
+            kernels.scale_rows(*flat_rows(dx), -total, *y.shape)
         else:
             xp.multiply(y, -total[:, None], out=dx)
         xp.add.at(dx, (row, pdf), weight.astype(y.dtype, copy=False))

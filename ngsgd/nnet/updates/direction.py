@@ -21,13 +21,13 @@ the product (2 N R D' + 2 R P Q, D' the other's): `add_product` counts, and take
 layer and a large minibatch the second is several times cheaper.
 """
 
-import functools
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ngsgd.backend import FUSED_SIZE, on_gpu
+from ngsgd.nnet.blas import accumulate
 
 
 class NotFinite(ArithmeticError):
@@ -84,27 +84,6 @@ def finite(trace: float) -> float:
     return trace
 
 
-def accumulate(out: Any, alpha: float, a: Any, b: Any) -> None:
-    """out += alpha aᵀ b in place; a (K, P), b (K, Q), out (P, Q). One call of BLAS where the layout allows it."""
-    same_type = a.dtype == b.dtype == out.dtype
-    if on_gpu(out) or not (same_type and out.flags.c_contiguous and _blas_layout(a) and _blas_layout(b)):
-        product = a.T @ b
-        product *= alpha
-        out += product
-        return
-    # Fortran order sees outᵀ (Q, P) += alpha bᵀ a.
-    left, trans_left = (b.T, 0) if b.flags.c_contiguous else (b, 1)
-    right, trans_right = (a.T, 1) if a.flags.c_contiguous else (a, 0)
-    _gemm(out.dtype)(alpha, left, right, beta=1.0, c=out.T, trans_a=trans_left, trans_b=trans_right, overwrite_c=1)
-
-
-@functools.cache
-def _gemm(dtype: Any) -> Any:
-    from scipy.linalg.blas import dgemm, sgemm
-
-    return sgemm if dtype == np.float32 else dgemm
-
-
 def add_product(params: Any, step: float, y: Direction, x: Direction) -> None:
     """params += step · Ŷᵀ X̂ in place, by D2. The memory of `y.rows` may be used up, that of `x.rows` may not."""
     (n, p), q = y.rows.shape, x.rows.shape[1]
@@ -130,7 +109,3 @@ def _corrected(f: Direction) -> Any:
         return f.rows
     low_rank = f.h @ f.v.T
     return np.subtract(f.rows, low_rank, out=low_rank)
-
-
-def _blas_layout(a: Any) -> bool:
-    return a.flags.c_contiguous or a.flags.f_contiguous

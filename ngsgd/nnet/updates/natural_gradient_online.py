@@ -70,7 +70,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ngsgd.backend import module_of, to_cpu, to_module
-from ngsgd.nnet.updates.direction import Direction, accumulate, corrected_norms, square_norms, total
+from ngsgd.nnet.blas import accumulate
+from ngsgd.nnet.updates.direction import Direction, corrected_norms, square_norms, total
 from ngsgd.nnet.updates.rule import register
 
 log = logging.getLogger(__name__)
@@ -144,9 +145,10 @@ def _initial_state(x: Any, options: OnlineOptions) -> FisherState:
         log.info("natural gradient: rank %d is not below the dimension %d; using %d", rank, dim, dim - 1)
         rank = dim - 1
     d = np.full(rank, EPSILON)
-    root_e = _root_e(d, EPSILON, dim, options)
+    root_e = np.empty(rank)
+    _kernels().root_of_e(d, EPSILON, dim, options.alpha, root_e)
     v = to_module((_fixed_basis(rank, dim).T * root_e).astype(x.dtype), module_of(x))
-    state = _state(v, d, EPSILON, root_e, 0)
+    state = FisherState(v, d, EPSILON, root_e, to_module((2.0 - root_e * root_e).astype(x.dtype), module_of(x)))
     trace = total(square_norms(x))
     for _ in range(INITIAL_PASSES):
         state = _updated(x, x @ state.v, trace, state, options)
@@ -161,39 +163,33 @@ def _fixed_basis(rank: int, dim: int) -> np.ndarray:
     return basis / np.linalg.norm(basis, axis=1, keepdims=True)
 
 
-def _state(v: Any, d: np.ndarray, rho: float, root_e: np.ndarray, updates: int) -> FisherState:
-    return FisherState(v, d, rho, root_e, to_module((2.0 - root_e * root_e).astype(v.dtype), module_of(v)), updates)
-
-
-def _root_e(d: np.ndarray, rho: float, dim: int, options: OnlineOptions) -> np.ndarray:
-    """Diagonal of E^½ (R,)."""
-    beta = rho * (1.0 + options.alpha) + options.alpha / dim * float(d.sum())  # B2
-    return 1.0 / np.sqrt(beta / d + 1.0)
-
-
 def _updated(x: Any, h: Any, trace: float, state: FisherState, options: OnlineOptions) -> FisherState:
     """The state after the update B6–B11 with minibatch x (N, D); h = x V_t, trace = tr(x xᵀ)."""
     n, dim = x.shape
-    rank = len(state.d)
-    like = lambda small: to_module(small.astype(x.dtype), module_of(x))  # noqa: E731
+    rank, xp = len(state.d), module_of(x)
+    kernels = _kernels()
     eta = min(MAX_ETA, 1.0 - math.exp(-n / options.num_samples_history))
     trace_t = eta / n * trace + (1.0 - eta) * (dim * state.rho + float(state.d.sum()))  # tr(T_t), B6
-    y = state.v * like((state.d + state.rho) * ((1.0 - eta) / trace_t) / state.root_e)
-    accumulate(y, 1.0, x, h * like(eta / (n * trace_t) / state.root_e))  # B7, divided by tr(T_t)
+    scales = np.empty((2, rank), x.dtype)
+    kernels.scales_of_update(state.d, state.rho, state.root_e, (1.0 - eta) / trace_t, eta / (n * trace_t), scales)
+    of_v, of_h = to_module(scales, xp)
+    y = state.v * of_v
+    accumulate(y, 1.0, x, h * of_h)  # B7, divided by tr(T_t)
     c, u = np.linalg.eigh(to_cpu(y.T @ y).astype(np.float64))  # B8
-    c, u = c[::-1], u[:, ::-1]
     floor = max((state.rho * (1.0 - eta) / trace_t) ** 2, SMALLEST_C)
-    suspect = bool(c[0] > CONDITION_LIMIT * c[-1] or c[-1] < floor)
-    root_c = np.sqrt(np.maximum(c, floor))
-    rho = trace_t * (1.0 - float(root_c.sum())) / (dim - rank)  # B10
-    smallest = max(EPSILON, DELTA * trace_t * float(root_c[0]))
-    d = np.maximum(trace_t * root_c - rho, smallest)  # B11
-    rho = max(rho, smallest)
-    root_e = _root_e(d, rho, dim, options)
-    v = y @ like(u * (root_e / root_c))  # B9 times E^½
-    if suspect:
+    d, root_e, mixing, norm_weights = np.empty(rank), np.empty(rank), np.empty((rank, rank), x.dtype), scales[0]
+    settings = (floor, trace_t, dim, options.alpha, EPSILON, DELTA)
+    rho = kernels.new_estimate(c, u, *settings, d, root_e, mixing, norm_weights)
+    v = y @ to_module(mixing, xp)  # B9 times E^½
+    if c[-1] > CONDITION_LIMIT * c[0] or c[0] < floor:
         v = _orthogonal(v, root_e)
-    return _state(v, d, rho, root_e, state.updates + 1)
+    return FisherState(v, d, rho, root_e, to_module(norm_weights, xp), state.updates + 1)
+
+
+def _kernels() -> Any:
+    from ngsgd.nnet import update_kernels
+
+    return update_kernels
 
 
 def _orthogonal(v: Any, root_e: np.ndarray) -> Any:
