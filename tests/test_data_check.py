@@ -55,8 +55,8 @@ def test_missing_files_and_directory(make, tmp_path):
         ({"text": "a-1\tONE\na-2 TWO\nb-1 FOUR\n"}, "text:1: U+0009 (TAB) at column 4"),
         ({"text": "\ufeffa-1 ONE\na-2 TWO\nb-1 FOUR\n"}, "text:1: U+FEFF (BYTE ORDER MARK) at column 1"),
         ({"text": "a-1 ONE\u200b\na-2 TWO\nb-1 FOUR\n"}, "text:1: U+200B (ZERO WIDTH SPACE)"),
-        ({"text": "a-1 ONE\na-2 <s> TWO\nb-1 FOUR\n"}, "text:2: 'a-2' has the word '<s>'"),
-        ({"text": "a-1 ONE\na-2 TWO\nb-1 #0\n"}, "text:3: 'b-1' has the word '#0'"),
+        ({"text": "a-1 ONE\na-2 <s> TWO\nb-1 FOUR\n"}, "text:2: 'a-2': the word '<s>'"),
+        ({"text": "a-1 ONE\na-2 TWO\nb-1 #0\n"}, "text:3: 'b-1': the word '#0'"),
         ({"text": "a-1 ONE\na-2 \nb-1 FOUR\n"}, "text:2: 'a-2' has nothing behind it"),
         ({"text": b"a-1 ONE\na-2 CAF\xc9\nb-1 FOUR\n"}, "text:2: not UTF-8: byte 0xC9 at byte 8 of the line"),
         ({"text": "a-1 ONE\n\na-2 TWO\nb-1 FOUR\n"}, "text:2: empty line"),
@@ -70,7 +70,7 @@ def test_missing_files_and_directory(make, tmp_path):
         ({"spk2utt": "a a-1\nb a-2 b-1\n"}, "spk2utt:2: utterance 'a-2' is of 'b' here, of 'a' in utt2spk:2"),
         ({"spk2utt": "a a-1 a-2 c-9\nb b-1\n"}, "spk2utt:1: utterance 'c-9' of 'a' is not in utt2spk"),
         ({"spk2utt": "a a-1 a-2\nb a-2 b-1\n"}, "spk2utt:2: utterance 'a-2' is listed twice"),
-        ({"utt2spk": "a-1 a\na-2 a x\nb-1 b\n"}, "utt2spk:2: expected 'utterance speaker', found 3 fields"),
+        ({"utt2spk": "a-1 a\na-2 a x\nb-1 b\n"}, "utt2spk:2: 'a-2': expected one value, found 2"),
         ({"wav": "a-1 ~/a.wav\na-2 touch |\nb-1 touch |\n"}, "wav.scp:1: 'a-1': '~' is not expanded"),
         ({"wav": "a-1 no/a.wav\na-2 touch |\nb-1 touch |\n"}, "wav.scp:1: 'a-1': no such file no/a.wav, looked for"),
         ({"segments": "a-1 r 0 1\na-2 r 2 1\nb-1 r 0 1\n"}, "segments:2: 'a-2': expected 0 <= start < end, or end -1"),
@@ -153,7 +153,7 @@ def test_fix_drops_recordings_that_are_not_there(make, tmp_path, caplog):
     lines = f"a-1 {tmp_path}/there.wav\na-2 {tmp_path}/gone.wav\nb-1 {tmp_path}/there.wav |\n"
     directory, _ = fix(make(wav=lines))
     assert directory.utterances == ["a-1"]
-    assert "no such file" in caplog.text and "stray '|'" in caplog.text
+    assert "no such file" in caplog.text and "remove the '|'" in caplog.text
 
 
 def test_fix_refuses_to_leave_nothing(make):

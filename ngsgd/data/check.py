@@ -1,15 +1,18 @@
 """Checking a data directory: everything that is wrong with it, each with file and line.
 
-The rules are those of Kaldi's data preparation; messages name what was expected and found.
+The rules are those of Kaldi's data preparation; messages name what was expected and found. Of one mistake that is on
+many lines of a file some are named and the others counted.
 """
 
 import logging
+import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngsgd.data.datadir import FILES, RECORDING, SPEAKER, UTTERANCE, scan_directory
-from ngsgd.data.scan import DAMAGED, ERROR, WARNING, Problem, Scan, reserved_words
+from ngsgd.data.scan import DAMAGED, ERROR, NOT_UTF8, WARNING, Problem, Problems, Scan, reserved_words
 from ngsgd.data.segments import parse_segment
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import is_input_pipe, split_offset
@@ -17,34 +20,39 @@ from ngsgd.options import opt
 
 log = logging.getLogger(__name__)
 
-SHOWN = 5  # examples of ids that are here and not there
+SHOWN = 5  # examples of ids that are missing
 
 
 @dataclass
 class ValidateOptions:
-    """What may be missing."""
+    """What may be missing or odd."""
 
     no_wav: bool = opt(False, "wav.scp may be missing, and the files that it names are not looked for")
     no_text: bool = opt(False, "text may be missing, as in a directory that is only decoded")
     no_feats: bool = opt(False, "feats.scp may be missing, as before features are made")
+    non_print: bool = opt(False, "odd white space and characters that cannot be seen are warnings, not errors")
+    no_spk_sort: bool = opt(False, "speaker ids need not be prefixes of utterance ids, nor be in order with them")
 
 
-def validate(path: str | Path, options: ValidateOptions | None = None) -> list[Problem]:
+def validate(path: str | Path, options: ValidateOptions | None = None) -> Problems:
     """All problems of the data directory `path`, file by file. Raises DataError when there is no such directory."""
     options = options or ValidateOptions()
     path = Path(path)
-    scans = scan_directory(path)
-    problems = [p for scan in scans.values() for p in scan.problems]
-    problems += _missing_files(path, scans, options)
-    if "text" in scans:
-        problems += _check_text(scans["text"])
-    if "wav.scp" in scans and not options.no_wav:
-        problems += check_recordings(scans["wav.scp"])
-    if "segments" in scans:
-        problems += _check_segments(scans["segments"])
+    scans = scan_directory(path, odd=WARNING if options.non_print else ERROR)
+    for name, check in VALUE_CHECKS.items():
+        if name in scans and not (name == "wav.scp" and options.no_wav):
+            _check_values(scans[name], check)
     if "utt2spk" in scans:
-        problems += _check_speakers(scans)
-        problems += _check_ids(scans)
+        utt2spk = scans["utt2spk"]
+        if not options.no_spk_sort:
+            _check_order_of_speakers(utt2spk)
+        if "spk2utt" in scans:
+            _check_inverse(utt2spk, scans["spk2utt"])
+        _check_ids(scans)
+    problems = Problems()
+    for scan in scans.values():
+        problems.extend(scan.problems)
+    problems.extend(_missing_files(path, scans, options))
     return problems
 
 
@@ -53,44 +61,43 @@ def report(path: str | Path, options: ValidateOptions) -> None:
     problems = validate(path, options)
     for problem in problems:
         log.log(logging.WARNING if problem.level == WARNING else logging.ERROR, "%s", problem)
-    errors = sum(problem.level != WARNING for problem in problems)
+    errors, warnings = problems.count(ERROR, DAMAGED), problems.count(WARNING)
     if errors:
-        counts = f"{errors} errors, {len(problems) - errors} warnings"
+        counts = f"{errors} errors, {warnings} warnings"
         raise DataError(f"{path}: {counts}; utils/fix_data_dir.py repairs what it can")
-    log.info("%s is valid, with %d warnings", path, len(problems))
+    log.info("%s is valid, with %d warnings", path, warnings)
 
 
-def _missing_files(path: Path, scans: dict[str, Scan], options: ValidateOptions) -> list[Problem]:
-    optional = {"wav.scp": options.no_wav, "text": options.no_text, "feats.scp": options.no_feats}
-    problems = [Problem(str(path / n), 0, ERROR, "no such file") for n in ("utt2spk", "spk2utt") if n not in scans]
-    for name, may_miss in optional.items():
+def _missing_files(path: Path, scans: dict[str, Scan], options: ValidateOptions) -> Problems:
+    problems = Problems()
+    for name in ("utt2spk", "spk2utt", "wav.scp", "text", "feats.scp"):
+        flag = "no_" + name.split(".")[0]
+        may_miss = getattr(options, flag, None)
         if name not in scans and not may_miss:
-            flag = "--no-" + name.split(".")[0]
-            problems.append(Problem(str(path / name), 0, ERROR, f"no such file ({flag} if that is intended)"))
+            hint = "" if may_miss is None else f" (--{flag.replace('_', '-')} if that is intended)"
+            problems.add(Problem(str(path / name), 0, ERROR, f"no such file{hint}"), "no such file")
     return problems
 
 
-def _check_text(scan: Scan) -> list[Problem]:
-    problems = []
-    for entry in scan.entries.values():
-        for word in dict.fromkeys(reserved_words(entry.rest)):
-            message = f"'{entry.key}' has the word '{word}', which the toolkit uses as a symbol of its own"
-            problems.append(Problem(scan.path, entry.line, ERROR, message))
-    return problems
+Check = Callable[[str], str | None]
+"""What is wrong with the value of a line, if anything."""
 
 
-def check_recordings(scan: Scan) -> list[Problem]:
-    """The problems of wav.scp's paths that can be seen without reading a recording."""
-    problems = []
-    for entry in scan.entries.values():
-        message = recording_problem(entry.rest)
+def _check_values(scan: Scan, check: Check) -> None:
+    for key, value in scan.values.items():
+        message = check(value)
         if message:
-            problems.append(Problem(scan.path, entry.line, ERROR, f"'{entry.key}': {message}"))
-    return problems
+            scan.report(scan.line_of(key), ERROR, "such values", f"'{key}': {message}")
+
+
+def words_problem(words: str) -> str | None:
+    """What is wrong with a transcript."""
+    reserved = reserved_words(words)
+    return f"the word '{reserved[0]}', which the toolkit uses as a symbol of its own" if reserved else None
 
 
 def recording_problem(rxfilename: str) -> str | None:
-    """What is wrong with one entry of wav.scp, if anything."""
+    """What is wrong with an entry of wav.scp, as far as can be seen without reading the recording."""
     if is_input_pipe(rxfilename):
         command = rxfilename.rstrip()[:-1].strip()
         if os.path.isfile(command) and not os.access(command, os.X_OK):
@@ -105,105 +112,117 @@ def recording_problem(rxfilename: str) -> str | None:
     return None
 
 
-def _check_segments(scan: Scan) -> list[Problem]:
-    problems = []
-    for entry in scan.entries.values():
-        try:
-            parse_segment(entry.rest, f"'{entry.key}'")
-        except DataError as error:
-            problems.append(Problem(scan.path, entry.line, ERROR, str(error)))
-    return problems
+def segment_problem(line: str) -> str | None:
+    """What is wrong with a line of segments."""
+    try:
+        parse_segment(line, "segment")
+    except DataError as error:
+        return str(error).removeprefix("segment: ")
+    return None
 
 
-def _check_speakers(scans: dict[str, Scan]) -> list[Problem]:
-    utt2spk = scans["utt2spk"]
-    problems = []
-    no_prefix, order = [], []
+def _single_problem(value: str) -> str | None:
+    return f"expected one value, found {len(value.split())}" if " " in value else None
+
+
+def _seconds_problem(value: str) -> str | None:
+    return None if 0 < _number(value) < math.inf else f"expected a length in seconds, found '{value}'"
+
+
+def _frames_problem(value: str) -> str | None:
+    return None if value.isascii() and value.isdigit() else f"expected a number of frames, found '{value}'"
+
+
+def _number(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
+
+
+VALUE_CHECKS: dict[str, Check] = {
+    "utt2spk": _single_problem,
+    "text": words_problem,
+    "wav.scp": recording_problem,
+    "segments": segment_problem,
+    "utt2dur": _seconds_problem,
+    "utt2num_frames": _frames_problem,
+    "utt2uniq": _single_problem,
+    "reco2dur": _seconds_problem,
+}
+"""File -> the check of its values."""
+
+
+def _check_order_of_speakers(utt2spk: Scan) -> None:
     previous = ""
-    for entry in utt2spk.entries.values():
-        if len(entry.rest.split()) != 1:
-            message = f"expected 'utterance speaker', found {1 + len(entry.rest.split())} fields"
-            problems.append(Problem(utt2spk.path, entry.line, ERROR, message))
-        if not entry.key.startswith(entry.rest):
-            no_prefix.append(entry)
-        if entry.rest < previous:
-            order.append(entry)
-        previous = entry.rest
-    if order:
-        problems.append(
-            Problem(
-                utt2spk.path,
-                order[0].line,
-                WARNING,
-                f"in the order of utterances the speakers are not in order ('{order[0].rest}' comes late): programs "
-                "that read sorted tables by speaker need speaker ids that are prefixes of utterance ids",
+    no_prefix, example = 0, ""
+    for utterance, speaker in utt2spk.values.items():
+        if speaker < previous:
+            message = (
+                f"in the order of utterances the speakers are not in order ('{speaker}' comes late): programs that "
+                "read sorted tables by speaker need speaker ids that are prefixes of utterance ids"
             )
+            utt2spk.report(utt2spk.line_of(utterance), WARNING, "speakers not in order", message)
+            return
+        previous = speaker
+        if not utterance.startswith(speaker):
+            no_prefix += 1
+            example = example or utterance
+    if no_prefix:
+        message = (
+            f"speaker '{utt2spk.values[example]}' is no prefix of utterance '{example}' ({no_prefix} such); sorting by "
+            "utterance need not sort by speaker then, on which sorted tables depend; name them SPEAKER-..."
         )
-    elif no_prefix:
-        example = no_prefix[0]
-        problems.append(
-            Problem(
-                utt2spk.path,
-                example.line,
-                WARNING,
-                f"speaker '{example.rest}' is no prefix of utterance '{example.key}' ({len(no_prefix)} such); sorting "
-                "by utterance need not sort by speaker then, on which sorted tables depend; name them SPEAKER-...",
-            )
-        )
-    if "spk2utt" in scans:
-        problems += _check_inverse(utt2spk, scans["spk2utt"])
-    return problems
+        utt2spk.report(utt2spk.line_of(example), WARNING, "speakers that are no prefixes", message)
 
 
-def _check_inverse(utt2spk: Scan, spk2utt: Scan) -> list[Problem]:
+def _check_inverse(utt2spk: Scan, spk2utt: Scan) -> None:
     """utt2spk and spk2utt must say the same."""
-    problems = []
     listed: dict[str, str] = {}
-    for entry in spk2utt.entries.values():
-        for utterance in entry.rest.split():
+
+    def report(kind: str, speaker: str, message: str) -> None:
+        spk2utt.report(spk2utt.line_of(speaker), ERROR, f"utterances {kind}", message)
+
+    for speaker, utterances in spk2utt.values.items():
+        for utterance in utterances.split():
             if utterance in listed:
-                message = f"utterance '{utterance}' is listed twice, of '{listed[utterance]}' and of '{entry.key}'"
-                problems.append(Problem(spk2utt.path, entry.line, ERROR, message))
-            listed[utterance] = entry.key
-            known = utt2spk.entries.get(utterance)
+                message = f"utterance '{utterance}' is listed twice, of '{listed[utterance]}' and of '{speaker}'"
+                report("listed twice", speaker, message)
+            listed[utterance] = speaker
+            known = utt2spk.values.get(utterance)
             if known is None:
-                message = f"utterance '{utterance}' of '{entry.key}' is not in utt2spk"
-                problems.append(Problem(spk2utt.path, entry.line, ERROR, message))
-            elif known.rest != entry.key:
-                message = f"utterance '{utterance}' is of '{entry.key}' here, of '{known.rest}' in utt2spk:{known.line}"
-                problems.append(Problem(spk2utt.path, entry.line, ERROR, message))
-    for entry in utt2spk.entries.values():
-        if entry.key not in listed:
-            problems.append(Problem(utt2spk.path, entry.line, ERROR, f"utterance '{entry.key}' is not in spk2utt"))
-    return problems
+                report("not in utt2spk", speaker, f"utterance '{utterance}' of '{speaker}' is not in utt2spk")
+            elif known != speaker:
+                line = utt2spk.line_of(utterance)
+                message = f"utterance '{utterance}' is of '{speaker}' here, of '{known}' in utt2spk:{line}"
+                report("of another speaker in utt2spk", speaker, message)
+    for utterance in utt2spk.values:
+        if utterance not in listed:
+            message = f"utterance '{utterance}' is not in spk2utt"
+            utt2spk.report(utt2spk.line_of(utterance), ERROR, "utterances not in spk2utt", message)
 
 
-def _check_ids(scans: dict[str, Scan]) -> list[Problem]:
+def _check_ids(scans: dict[str, Scan]) -> None:
     """Each file must be about exactly the utterances, speakers or recordings that the others are about."""
-    utt2spk = scans["utt2spk"].entries
-    segments = scans["segments"].entries if "segments" in scans else None
-    wanted = {UTTERANCE: set(utt2spk), SPEAKER: {e.rest for e in utt2spk.values()}}
-    source = {UTTERANCE: "utt2spk", SPEAKER: "utt2spk"}
-    if segments is None:
-        wanted[RECORDING], source[RECORDING] = wanted[UTTERANCE], "utt2spk"
-    else:
-        wanted[RECORDING] = {e.rest.split()[0] for e in segments.values()}
+    utt2spk = scans["utt2spk"].values
+    wanted = {UTTERANCE: utt2spk.keys(), SPEAKER: set(utt2spk.values()), RECORDING: utt2spk.keys()}
+    source = dict.fromkeys(wanted, "utt2spk")
+    if "segments" in scans:
+        wanted[RECORDING] = {line.split(" ", 1)[0] for line in scans["segments"].values.values()}
         source[RECORDING] = "segments"
-    problems = []
     for name, scan in scans.items():
         kind = FILES[name]
-        if name in ("utt2spk", "spk2utt") or any(p.level == DAMAGED and "UTF-8" in p.message for p in scan.problems):
+        if name in ("utt2spk", "spk2utt"):
             continue
-        surplus = [e for e in scan.entries.values() if e.key not in wanted[kind]]
-        missing = sorted(wanted[kind] - set(scan.entries))
         # A recording that no segment uses does no harm.
-        level = WARNING if kind == RECORDING and segments is not None else ERROR
-        shown = surplus[:SHOWN]
-        problems += [Problem(scan.path, e.line, level, f"{kind} '{e.key}' is not in {source[kind]}") for e in shown]
-        if len(surplus) > SHOWN:
-            problems.append(Problem(scan.path, 0, level, f"{len(surplus)} such: not in {source[kind]}"))
-        if missing:
+        level = WARNING if source[kind] == "segments" else ERROR
+        if scan.values.keys() != wanted[kind]:
+            for key in scan.values:
+                if key not in wanted[kind]:
+                    message = f"{kind} '{key}' is not in {source[kind]}"
+                    scan.report(scan.line_of(key), level, f"{kind} ids not in {source[kind]}", message)
+        missing = sorted(wanted[kind] - scan.values.keys())
+        if missing and not scan.problems.count(DAMAGED, kind=NOT_UTF8):  # the ids of those lines are not known
             examples = ", ".join(f"'{m}'" for m in missing[:SHOWN]) + (", ..." if len(missing) > SHOWN else "")
             message = f"{len(missing)} of {len(wanted[kind])} {kind} ids in {source[kind]} are missing: {examples}"
-            problems.append(Problem(scan.path, 0, ERROR, message))
-    return problems
+            scan.report(0, ERROR, "missing", message)

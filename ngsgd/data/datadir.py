@@ -6,8 +6,9 @@
 | segments | utterance | recording, start and end in seconds, perhaps a channel |
 | utt2spk, spk2utt | utterance, speaker | speaker, utterances |
 | text | utterance | words |
-| feats.scp, vad.scp, utt2dur, utt2num_frames, utt2lang | utterance | |
-| cmvn.scp, spk2gender | speaker | |
+| feats.scp, vad.scp, utt2dur, utt2num_frames, utt2lang, utt2warp | utterance | |
+| utt2uniq | utterance | the original that it is a version of |
+| cmvn.scp, spk2gender, spk2warp | speaker | |
 | reco2dur, reco2file_and_channel | recording | |
 
 All sorted by id in the C locale (the order of the UTF-8 bytes, which is Python's order of strings).
@@ -17,10 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ngsgd.data.scan import DAMAGED, Scan
+from ngsgd.data.scan import DAMAGED, ERROR, Scan
 from ngsgd.data.segments import Segment, parse_segment
 from ngsgd.errors import DataError
-from ngsgd.kaldi_io.files import open_text_writer
+from ngsgd.kaldi_io.files import open_bytes_writer
 from ngsgd.kaldi_io.lists import read_map, write_map
 
 UTTERANCE, SPEAKER, RECORDING = "utterance", "speaker", "recording"
@@ -37,22 +38,32 @@ FILES = {
     "utt2dur": UTTERANCE,
     "utt2num_frames": UTTERANCE,
     "utt2lang": UTTERANCE,
+    "utt2uniq": UTTERANCE,
+    "utt2warp": UTTERANCE,
     "spk2gender": SPEAKER,
+    "spk2warp": SPEAKER,
     "reco2dur": RECORDING,
     "reco2file_and_channel": RECORDING,
 }
 
 
-def scan_file(path: Path) -> Scan:
-    """The scan of one file of a data directory, by its name."""
-    return Scan(path, keep_spacing=path.name.endswith(".scp"))
+NAMES_UTTERANCES = ("utt2spk", "segments", "wav.scp")  # the first that is there says which utterances there are
 
 
-def scan_directory(path: Path) -> dict[str, Scan]:
-    """The scan of every known file that is there. Raises DataError when there is no such directory."""
+def scan_directory(path: Path, names: Iterable[str] = tuple(FILES), odd: str = ERROR) -> dict[str, Scan]:
+    """The scan of those of the files `names` that are there; `odd`: how bad odd characters are.
+
+    Raises DataError when there is no such directory.
+    """
     if not path.is_dir():
         raise DataError(f"{path}: no such data directory")
-    return {name: scan_file(path / name) for name in FILES if (path / name).is_file()}
+    scans: dict[str, Scan] = {}
+    keys: list[list[str]] = []
+    for name in names:
+        if (path / name).is_file():
+            scans[name] = Scan(path / name, name.endswith(".scp"), odd, keys)
+            keys.append(list(scans[name].values))
+    return scans
 
 
 @dataclass(frozen=True)
@@ -66,21 +77,22 @@ class DataDir:
     files: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, path: str | Path) -> "DataDir":
-        """Read every known file.
+    def load(cls, path: str | Path, names: Iterable[str] = tuple(FILES)) -> "DataDir":
+        """Read those of the files `names` that are there.
 
         Raises DataError for no directory, none of utt2spk, segments and wav.scp, or lines that cannot be read without
         guessing (not UTF-8, an id twice). Odd white space and wrong order are put right silently (`validate` names
         them).
         """
         path = Path(path)
-        scans = scan_directory(path)
-        damaged = [str(p) for scan in scans.values() for p in scan.problems if p.level == DAMAGED]
+        scans = scan_directory(path, names)
+        damaged = sum(scan.problems.count(DAMAGED) for scan in scans.values())
         if damaged:
-            more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
-            raise DataError(f"{damaged[0]}{more}; utils/fix_data_dir.py {path} repairs what it can")
-        if not any(name in scans for name in ("utt2spk", "segments", "wav.scp")):
-            raise DataError(f"{path}: expected a data directory, found none of utt2spk, segments, wav.scp")
+            first = next(p for scan in scans.values() for p in scan.problems if p.level == DAMAGED)
+            more = f" (and {damaged - 1} more)" if damaged > 1 else ""
+            raise DataError(f"{first}{more}; utils/fix_data_dir.py {path} repairs what it can")
+        if not any(name in scans for name in NAMES_UTTERANCES):
+            raise DataError(f"{path}: expected a data directory, found none of {', '.join(NAMES_UTTERANCES)}")
         return cls(path, {name: scan.lines() for name, scan in scans.items()})
 
     @property
@@ -114,7 +126,7 @@ class DataDir:
     @property
     def utterances(self) -> list[str]:
         """Utterance ids, sorted."""
-        return list(next(self.files[name] for name in ("utt2spk", "segments", "wav.scp") if name in self.files))
+        return list(next(self.files[name] for name in NAMES_UTTERANCES if name in self.files))
 
     def recording_of(self, utterance: str) -> str:
         """The id in wav.scp that the utterance is cut from."""
@@ -130,13 +142,23 @@ class DataDir:
             SPEAKER: {utt2spk[u] for u in chosen if u in utt2spk},
             RECORDING: {self.recording_of(u) for u in chosen},
         }
+        order = {kind: sorted(ids) for kind, ids in wanted.items()}
         files = {
-            name: {key: rest for key, rest in lines.items() if key in wanted[FILES[name]]}
-            for name, lines in self.files.items()
+            name: {key: lines[key] for key in order[FILES[name]] if key in lines} for name, lines in self.files.items()
         }
         if "utt2spk" in files:
             files["spk2utt"] = {spk: " ".join(utts) for spk, utts in speakers_of(files["utt2spk"]).items()}
         return DataDir(self.path, files)
+
+    def content(self, name: str) -> bytes:
+        """What the file is written as."""
+        lines = self.files[name]
+        return "".join([f"{key} {lines[key]}\n" for key in sorted(lines)]).encode()
+
+    def changed(self, path: str | Path) -> list[str]:
+        """The known files that are in directory `path` and would not be as they are after `write`."""
+        there = [name for name in FILES if (Path(path) / name).is_file()]
+        return [n for n in there if n not in self.files or not _has(Path(path) / n, self.content(n))]
 
     def write(self, path: str | Path) -> None:
         """Write the files into directory `path`, touching only those whose content changes; known ones not ours go."""
@@ -147,9 +169,9 @@ class DataDir:
                 if name not in self.files:
                     (path / name).unlink(missing_ok=True)
                     continue
-                content = "".join(f"{key} {rest}\n" for key, rest in sorted(self.files[name].items()))
+                content = self.content(name)
                 if not _has(path / name, content):
-                    with open_text_writer(str(path / name)) as stream:
+                    with open_bytes_writer(str(path / name)) as stream:
                         stream.write(content)
         except OSError as error:
             raise DataError(f"cannot write {error.filename or path}: {error.strerror}") from None
@@ -158,8 +180,8 @@ class DataDir:
 def speakers_of(utt2spk: dict[str, str]) -> dict[str, list[str]]:
     """utt2spk turned round: speaker -> utterances, both sorted."""
     spk2utt: dict[str, list[str]] = {}
-    for utterance, speaker in sorted(utt2spk.items()):
-        spk2utt.setdefault(speaker, []).append(utterance)
+    for utterance in sorted(utt2spk):
+        spk2utt.setdefault(utt2spk[utterance], []).append(utterance)
     return dict(sorted(spk2utt.items()))
 
 
@@ -174,5 +196,5 @@ def write_spk2utt(utt2spk: str, spk2utt: str) -> None:
     write_map(spk2utt, speakers_of(entries))
 
 
-def _has(path: Path, content: str) -> bool:
-    return path.is_file() and path.read_bytes() == content.encode()
+def _has(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content

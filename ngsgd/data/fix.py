@@ -1,20 +1,19 @@
 """Repairing a data directory: keep what is consistent, say what goes, keep the old files in `.backup`."""
 
 import logging
-import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
-from ngsgd.data.datadir import FILES, UTTERANCE, DataDir, scan_directory
-from ngsgd.data.scan import Scan, reserved_words
-from ngsgd.data.segments import parse_segment
+from ngsgd.data.check import VALUE_CHECKS
+from ngsgd.data.datadir import FILES, RECORDING, SPEAKER, UTTERANCE, DataDir, scan_directory
+from ngsgd.data.scan import NAMED, Scan
 from ngsgd.errors import DataError
-from ngsgd.kaldi_io.files import is_input_pipe, open_bytes_writer, split_offset
+from ngsgd.kaldi_io.files import open_bytes_writer
 
 log = logging.getLogger(__name__)
 
-DERIVED = ("utt2dur", "utt2num_frames")  # can be made anew: an utterance missing there loses only the file
-NAMED = 10  # utterances named for each reason
+DERIVED = ("utt2dur", "utt2num_frames", "reco2dur")  # can be made anew: what is missing there costs only the file
 
 
 def fix(path: str | Path) -> tuple[DataDir, int]:
@@ -23,8 +22,9 @@ def fix(path: str | Path) -> tuple[DataDir, int]:
     Returns the directory and the number of utterances before.
 
     Odd white space becomes spaces; of an id that comes twice the first line stays; spk2utt is made from utt2spk.
-    Speakers and recordings that are left without utterances go.  Raises DataError, and changes nothing, when there is
-    no utt2spk or no utterance would be left.
+    Speakers and recordings that are left without utterances go. What `validate` calls an error is not there after it,
+    except for files that are missing as a whole. Files that need no change are not touched.  Raises DataError, and
+    changes nothing, when there is no utt2spk or no utterance would be left.
     """
     path = Path(path)
     scans = scan_directory(path)
@@ -42,64 +42,58 @@ def fix(path: str | Path) -> tuple[DataDir, int]:
         raise DataError(f"{path}: no utterance is in all of the files ({sizes} lines); nothing changed")
     fixed = DataDir(path, files).select(kept)
     _drop_incomplete(fixed)
-    _back_up(path, scans)
+    _back_up(path, fixed.changed(path))
     fixed.write(path)
     before = len(files["utt2spk"])
-    log.info("%s: kept %d of %d utterances, %d speakers", path, len(kept), before, len(fixed.spk2utt or {}))
+    log.info("%s: kept %d of %d utterances, %d speakers", path, len(kept), before, len(fixed.files["spk2utt"]))
     return fixed, before
 
 
 def _inconsistent(files: dict[str, dict[str, str]], scans: dict[str, Scan]) -> dict[str, str]:
     """Utterances that have to go -> the reason."""
+    utt2spk = files["utt2spk"]
+    reasons = _bad(UTTERANCE, files, utt2spk)
+    segments = files.get("segments", {})
+    recording_of = {u: segments[u].split()[0] if u in segments else u for u in utt2spk}
+    for kind, of in ((SPEAKER, utt2spk), (RECORDING, recording_of)):
+        bad = _bad(kind, files, dict.fromkeys(of.values()))
+        for utterance, other in of.items():
+            if other in bad:
+                reasons.setdefault(utterance, f"{kind} '{other}': {bad[other]}")
+    for name, lines in files.items():
+        if FILES[name] == UTTERANCE and name not in DERIVED:
+            for utterance in lines.keys() - utt2spk.keys():
+                reasons[utterance] = f"in {name} (line {scans[name].line_of(utterance)}) and not in utt2spk"
+    return dict(sorted(reasons.items()))
+
+
+def _bad(kind: str, files: dict[str, dict[str, str]], ids: Iterable[str]) -> dict[str, str]:
+    """Those of the utterances, speakers or recordings `ids` that a file lacks, or has wrong -> what is wrong."""
     reasons: dict[str, str] = {}
-    apart = ("utt2spk", *DERIVED)
-    by_utterance = [name for name, kind in FILES.items() if kind == UTTERANCE and name in files and name not in apart]
-    for utterance, speaker in files["utt2spk"].items():
-        absent = [name for name in by_utterance if utterance not in files[name]]
-        if len(speaker.split()) != 1:
-            reasons[utterance] = "not 'utterance speaker' in utt2spk"
-        elif absent:
-            reasons[utterance] = f"not in {absent[0]}"
-        else:
-            reason = _bad_values(utterance, files)
-            if reason:
-                reasons[utterance] = reason
-    for name in by_utterance:
-        for utterance in files[name]:
-            if utterance not in files["utt2spk"]:
-                reasons[utterance] = f"in {name} (line {scans[name].entries[utterance].line}) and not in utt2spk"
+    for name, lines in files.items():
+        if FILES[name] != kind or name in DERIVED or name == "spk2utt":
+            continue
+        check = VALUE_CHECKS.get(name)
+        for key in ids:
+            if key not in lines:
+                reasons.setdefault(key, f"not in {name}")
+            elif check:
+                message = check(lines[key])
+                if message:
+                    reasons.setdefault(key, f"{message} ({name})")
     return reasons
 
 
-def _bad_values(utterance: str, files: dict[str, dict[str, str]]) -> str | None:
-    if "text" in files and reserved_words(files["text"][utterance]):
-        return f"the word '{reserved_words(files['text'][utterance])[0]}' in text"
-    recording = utterance
-    if "segments" in files:
-        try:
-            recording = parse_segment(files["segments"][utterance], "segments").recording
-        except DataError as error:
-            return str(error)
-    if "wav.scp" in files and recording not in files["wav.scp"]:
-        return f"recording '{recording}' not in wav.scp"
-    if "wav.scp" in files:
-        return _absent_file(recording, files["wav.scp"][recording])
-    return None
-
-
-def _absent_file(recording: str, entry: str) -> str | None:
-    """Why the file of a recording is not there; commands are not run to see."""
-    if is_input_pipe(entry):
-        command = entry.rstrip()[:-1].strip()
-        return f"recording '{recording}': '{command}' is a file with a stray '|'" if os.path.isfile(command) else None
-    path = split_offset(entry)[0]
-    return None if os.path.exists(path) else f"recording '{recording}': no such file {path}"
-
-
 def _drop_incomplete(directory: DataDir) -> None:
+    """Drop files that can be made anew, where they lack something or say nonsense."""
+    recordings = {directory.recording_of(u) for u in directory.utterances}
+    wanted = {UTTERANCE: directory.utterances, RECORDING: recordings}
     for name in DERIVED:
-        if name in directory.files and len(directory.files[name]) < len(directory.utterances):
-            log.warning("%s/%s lacks utterances and goes: it can be made anew", directory.path, name)
+        lines = directory.files.get(name)
+        if lines is None:
+            continue
+        if len(lines) < len(wanted[FILES[name]]) or any(map(VALUE_CHECKS[name], lines.values())):
+            log.warning("%s/%s lacks lines or is wrong, and goes: it can be made anew", directory.path, name)
             del directory.files[name]
 
 
@@ -115,8 +109,8 @@ def _report(path: Path, dropped: dict[str, str]) -> None:
             log.warning("%s: dropped %d utterances in all: %s", path, count, reason)
 
 
-def _back_up(path: Path, scans: dict[str, Scan]) -> None:
-    (path / ".backup").mkdir(exist_ok=True)
-    for name in scans:
+def _back_up(path: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (path / ".backup").mkdir(exist_ok=True)
         with open_bytes_writer(str(path / ".backup" / name)) as stream:
             stream.write((path / name).read_bytes())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from ngsgd.data.datadir import DataDir
+from ngsgd.data.datadir import NAMES_UTTERANCES, DataDir
 from ngsgd.errors import DataError
 from ngsgd.options import opt
 
@@ -29,7 +29,7 @@ class LimitOptions:
 
 def limit_jobs(path: str | Path, jobs: int, options: LimitOptions) -> int:
     """`jobs`, or with a warning the number of utterances or speakers when that is less."""
-    directory = DataDir.load(path)
+    directory = DataDir.load(path, ["utt2spk"] if options.per_spk else NAMES_UTTERANCES)
     items = (directory.spk2utt or {}) if options.per_spk else directory.utterances
     what = "speakers" if options.per_spk else "utterances"
     if not items:
