@@ -66,6 +66,7 @@ class EgsArchive:
         if not len(self.index):
             raise DataError(f"{name}: no examples in it")
         self.frame_offset = np.concatenate(([0], np.cumsum(self.index[:, kernels.FRAMES])))
+        self._check_ranges()
         self._read_labels()
 
     def __len__(self) -> int:
@@ -84,6 +85,20 @@ class EgsArchive:
     def entry(self, e: int) -> memoryview:
         """The bytes of example e, key included."""
         return self.buffer[self.index[e, 0] : self.index[e, 2]].data
+
+    def _check_ranges(self) -> None:
+        """DataError naming the first example whose compressed input has no range of values."""
+        from ngsgd.egs.kernels import DATA, FM, FORMAT
+
+        compressed = self.index[:, FORMAT] < FM
+        good = np.isfinite(self.ranges).all(axis=1) & (self.ranges[:, 1] >= 0)
+        if not (good | ~compressed).all():
+            e = int(np.flatnonzero(compressed & ~good)[0])
+            low, extent = self.ranges[e]
+            raise DataError(
+                f"{self.name}: example {e + 1} (key '{self.key(e)[:40]}') at byte {self.index[e, DATA]}: "
+                f"expected the minimum and range of its input, found {low} and {extent}"
+            )
 
     def _read_labels(self) -> None:
         from ngsgd.egs import kernels
@@ -175,7 +190,12 @@ class EgsArchive:
         rows, cols, at = self.index[e, [ROWS, COLS, DATA]]
         dtype = np.dtype("<f4") if self.index[e, FORMAT] == FM else np.dtype("<f8")
         size = rows * cols * dtype.itemsize
-        return np.frombuffer(self.buffer[at : at + size].tobytes(), dtype).reshape(rows, cols)
+        values = np.frombuffer(self.buffer[at : at + size].tobytes(), dtype).reshape(rows, cols)
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"{self.name}: example {e + 1} (key '{self.key(e)[:40]}') at byte {at}: NaN or inf in its input"
+            )
+        return values
 
 
 def read_archive(rspecifier: str) -> EgsArchive:

@@ -118,7 +118,13 @@ def _scan_labels(buf, at, row):
             count = _i32(buf, at + 1)
             if count < 0:
                 return BAD_SIZE, at
-            at += 5 + 10 * count
+            at += 5
+            if at + 10 * count > buf.size:
+                return TRUNCATED, at
+            for _ in range(count):
+                if buf[at] != 4 or buf[at + 5] != 4:
+                    return BAD_INT, at
+                at += 10
     return (TRUNCATED if at > buf.size else 0), at
 
 
@@ -156,22 +162,23 @@ def _scan_matrix(buf, at, row):
         return BAD_SIZE, at
     row[ROWS], row[COLS] = rows, cols
     if kind == CM:
-        size = 8 * cols + rows * cols
+        column = 8 + rows
     elif kind == CM2:
-        size = 2 * rows * cols
+        column = 2 * rows
     elif kind == CM3:
-        size = rows * cols
+        column = rows
     else:
-        size = (4 if kind == FM else 8) * rows * cols
-    at += size
-    return (TRUNCATED if at > buf.size else 0), at
+        column = (4 if kind == FM else 8) * rows
+    if cols > (buf.size - at) // column:  # the product may overflow
+        return TRUNCATED, at
+    return 0, at + column * cols
 
 
 @jit
 def _scan_one(buf, at, row):
     """One entry at offset `at` into `row`. Returns (error, offset): where it failed, or the entry's end."""
     row[START] = at
-    while at < buf.size and buf[at] != 32:
+    while at < buf.size and buf[at] != 32 and buf[at] != 9:
         if buf[at] < 32:
             return NO_KEY, at
         at += 1
@@ -231,7 +238,11 @@ def scan(buf):
     index = np.empty((buf.size // 512 + 16, NUM_FIELDS), np.int64)
     count = 0
     at = 0
-    while at < buf.size:
+    while True:
+        while at < buf.size and (buf[at] == 32 or 9 <= buf[at] <= 13):
+            at += 1
+        if at == buf.size:
+            break
         if count == index.shape[0]:
             grown = np.empty((2 * count, NUM_FIELDS), np.int64)
             for e in range(count):  # a slice would take seconds to compile

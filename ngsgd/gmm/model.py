@@ -143,7 +143,7 @@ class AmDiagGmm:
         r.expect("<DIMENSION>")
         dim = r.int32()
         r.expect("<NUMPDFS>")
-        mixtures = [_read_mixture(r, dim) for _ in range(r.int32())]
+        mixtures = [_read_mixture(r, dim) for _ in range(r.count("pdfs"))]
         if not mixtures:
             raise DataError(f"{r.name}: a model of 0 pdfs")
         weights, means_invvars, inv_vars, gconsts = zip(*mixtures, strict=True)

@@ -23,6 +23,7 @@ from ngsgd.kaldi_io.stream import open_reader, open_writer
 MEANS, VARIANCES, WEIGHTS, TRANSITIONS = 1, 2, 4, 8
 ALL = 15
 _BATCH = 32768  # frames sorted at once
+_MOST_DIMENSIONS = 1 << 16
 _LARGEST = 1e38  # what a file's float32 can hold
 _BLOCK = 4096  # frames of one product
 
@@ -89,7 +90,7 @@ class GmmStats:
         """Read from a TokenReader, text or binary."""
         transitions = r.vector(np.float64)
         r.expect("<NUMPDFS>")
-        pdfs = [_read_pdf(r) for _ in range(r.int32())]
+        pdfs = [_read_pdf(r) for _ in range(r.count("pdfs"))]
         if not pdfs:
             raise DataError(f"{r.name}: statistics of 0 pdfs")
         occ, sums, flags = zip(*pdfs, strict=True)
@@ -138,17 +139,25 @@ def _read_pdf(r) -> tuple[np.ndarray, np.ndarray, int]:
     """(occupancies (M,), [mean, var] (M, 2 D), flags) of one pdf."""
     r.expect("<GMMACCS>")
     r.expect("<VECSIZE>")
-    dim = r.int32()
+    dim = r.count("dimensions")
     r.expect("<NUMCOMPONENTS>")
-    count = r.int32()
+    count = r.count("Gaussians")
     r.expect("<FLAGS>")
     flags = r.int64()
-    occ, sums = np.zeros(count), np.zeros((count, 2 * dim))
-    while (token := r.expect("<OCCUPANCY>", "<MEANACCS>", "<DIAGVARACCS>", "</GMMACCS>")) != "</GMMACCS>":
-        value = r.vector() if token == "<OCCUPANCY>" else r.matrix()
-        target = {"<OCCUPANCY>": occ, "<MEANACCS>": sums[:, :dim], "<DIAGVARACCS>": sums[:, dim:]}[token]
+    if not 0 <= flags < 1 << 16:
+        raise r.error(f"expected flags of 16 bits, found {flags}")
+    r.expect("<OCCUPANCY>")
+    occ = r.vector(np.float64)
+    if len(occ) != count:
+        raise r.error(f"expected statistics <OCCUPANCY> of {count} Gaussians, found {len(occ)}")
+    if not 0 < dim <= _MOST_DIMENSIONS:
+        raise r.error(f"expected statistics of 1 to {_MOST_DIMENSIONS} dimensions, found {dim}")
+    sums = np.zeros((count, 2 * dim))
+    while (token := r.expect("<MEANACCS>", "<DIAGVARACCS>", "</GMMACCS>")) != "</GMMACCS>":
+        value = r.matrix(np.float64)
+        target = sums[:, :dim] if token == "<MEANACCS>" else sums[:, dim:]
         if value.shape != target.shape:
-            raise DataError(f"{r.name}: statistics {token} have shape {value.shape}, expected {target.shape}")
+            raise r.error(f"expected statistics {token} of shape {target.shape}, found {value.shape}")
         target[:] = value
     return occ, sums, flags
 

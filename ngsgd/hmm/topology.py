@@ -15,6 +15,7 @@ from ngsgd.errors import DataError
 from ngsgd.kaldi_io.stream import open_reader
 
 NO_PDF = -1
+_MOST_PHONES = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,12 @@ class Topology:
     def _check(self, where: str) -> None:
         if not self.entries or not self.phone_entry:
             raise DataError(f"{where}: the topology is empty")
+        beyond = set(self.phone_entry.values()) - set(range(len(self.entries)))
+        if beyond:
+            raise DataError(f"{where}: a phone has topology entry {min(beyond)} of {len(self.entries)}")
+        if not 0 < min(self.phone_entry) <= max(self.phone_entry) < _MOST_PHONES:
+            phones = f"{min(self.phone_entry)}..{max(self.phone_entry)}"
+            raise DataError(f"{where}: phones {phones}: expected numbers from 1 to below {_MOST_PHONES}")
         unused = set(range(len(self.entries))) - set(self.phone_entry.values())
         if unused:
             raise DataError(f"{where}: topology entry {min(unused)} belongs to no phone")
@@ -158,10 +165,10 @@ def _read_binary(r) -> tuple[list[list[HmmState]], dict[int, int]]:
     entries = []
     for _ in range(count):
         entry = []
-        for _ in range(r.int32()):
+        for _ in range(r.count("the states of a topology entry")):
             forward = r.int32()
             self_loop = forward if is_hmm else r.int32()
-            transitions = tuple((r.int32(), r.float32()) for _ in range(r.int32()))
+            transitions = tuple((r.int32(), r.float32()) for _ in range(r.count("transitions")))
             entry.append(HmmState(forward, self_loop, transitions))
         entries.append(entry)
     r.expect("</Topology>")
@@ -173,11 +180,10 @@ def _read_text(r) -> tuple[list[list[HmmState]], dict[int, int]]:
     while r.expect("<TopologyEntry>", "</Topology>") == "<TopologyEntry>":
         r.expect("<ForPhones>")
         while (token := r.token()) != "</ForPhones>":
-            if not token.isdigit() or int(token) == 0:
-                raise DataError(f"{r.name}: expected a phone number between <ForPhones> and </ForPhones>, got {token}")
-            if int(token) in phone_entry:
-                raise DataError(f"{r.name}: phone {token} is in two topology entries")
-            phone_entry[int(token)] = len(entries)
+            phone = r.number(token, int, "a phone number between <ForPhones> and </ForPhones>")
+            if phone in phone_entry:
+                raise r.error(f"phone {phone} is in two topology entries")
+            phone_entry[phone] = len(entries)
         entry = []
         while r.expect("<State>", "</TopologyEntry>") == "<State>":
             if (number := r.int32()) != len(entry):

@@ -87,10 +87,11 @@ class TransitionModel:
         phone, hmm_state, forward, loop = self.tuples.T
         if len(phone) == 0:
             raise DataError(f"{where}: no transition-states")
-        entry_of = np.full(max(topology.phones[-1], phone.max()) + 1, -1)
-        entry_of[topology.phones] = [topology.phone_entry[p] for p in topology.phones]
-        if phone.min() < 1 or (entry_of[phone] < 0).any():
+        if not np.isin(phone, topology.phones).all():
             raise DataError(f"{where}: a transition-state has a phone that the topology does not know")
+
+        entry_of = np.full(topology.phones[-1] + 1, -1)
+        entry_of[topology.phones] = [topology.phone_entry[p] for p in topology.phones]
 
         # the transitions of all entries end to end, and where those of (entry, state) begin
         offsets, flat, base = [], [], []
@@ -186,7 +187,7 @@ class TransitionModel:
         topology = Topology.read(r)
         form = r.expect("<Triples>", "<Tuples>")
         width = 3 if form == "<Triples>" else 4
-        count = r.int32()
+        count = r.count("transition-states")
         tuples = _read_int32s(r, count * width).reshape(count, width)
         if width == 3:
             tuples = np.column_stack([tuples, tuples[:, 2]])
@@ -226,8 +227,6 @@ def _read_int32s(r, count: int) -> np.ndarray:
     """`count` int32 of Kaldi's basic-type form at once: a large model has hundreds of thousands."""
     if not r.binary:
         return np.array([r.int32() for _ in range(count)], dtype=np.int32)
-    if count < 0:
-        raise r.error(f"a count of {count} transition-states makes no sense")
     records = np.frombuffer(r.exactly(_BASIC_INT32.itemsize * count, "transition-states"), _BASIC_INT32)
     if (records["size"] != 4).any():
         raise r.error("expected integers of 4 bytes in the transition-states")

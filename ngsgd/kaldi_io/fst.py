@@ -29,6 +29,8 @@ from ngsgd.kaldi_io.stream import TokenReader
 _MAGIC = 2125659606
 _HAS_ISYMBOLS, _HAS_OSYMBOLS, _IS_ALIGNED = 1, 2, 4
 _EXPANDED = 1
+_FIRST_OF_PAIRS = 0x55555555  # from bit 16 on, "is" and "is not" take turns; neither: unknown
+_VERSION = 2
 _MAX_STRING = 64
 STATE_DTYPE = np.dtype(
     [("final", "<f4"), ("first", "<u4"), ("arcs", "<u4"), ("iepsilons", "<u4"), ("oepsilons", "<u4")]
@@ -74,6 +76,10 @@ def read_header(r: TokenReader) -> FstHeader:
     header = FstHeader(kind, arc, *struct.unpack("<iiQqqq", exactly(40)), raw=b"".join(parts))
     if arc != "standard" or kind not in ("vector", "const"):
         raise r.error(f"expected an FST of type vector or const with standard arcs, found {kind!r}, {arc!r}")
+    if header.version != _VERSION:
+        raise r.error(f"expected an FST of file version {_VERSION}, found {header.version}")
+    if header.properties >> 16 & header.properties >> 17 & _FIRST_OF_PAIRS:
+        raise r.error(f"an FST with properties that contradict each other (0x{header.properties:x}): damaged?")
     if header.flags & (_HAS_ISYMBOLS | _HAS_OSYMBOLS | _IS_ALIGNED):
         raise r.error("an FST with symbol tables or alignment inside is not supported")
     if header.num_states < 0 or not -1 <= header.start < max(header.num_states, 1):
@@ -173,12 +179,20 @@ def read_fst(rxfilename: str):
     from ngsgd.kaldi_io.files import open_bytes
 
     with open_bytes(rxfilename) as stream:
-        data = read_fst_bytes(TokenReader(stream, rxfilename))
-    if data[8:13] == b"const":
-        import kaldifst
+        return read_fst_from(TokenReader(stream, rxfilename))
 
-        return kaldifst.StdVectorFst(fst_from_bytes(data, "const"))
-    return fst_from_bytes(data)
+
+def read_fst_from(r: TokenReader):
+    """Read an FST as `read_fst` from a TokenReader that stands at it."""
+    data = read_fst_bytes(r)
+    try:
+        if data[8:13] == b"const":
+            import kaldifst
+
+            return kaldifst.StdVectorFst(fst_from_bytes(data, "const"))
+        return fst_from_bytes(data)
+    except DataError as error:
+        raise r.error(str(error)) from None
 
 
 def write_fst(wxfilename: str, fst) -> None:
@@ -292,7 +306,7 @@ class FstArrays:
             b"const",
             8,
             b"standard",
-            2,
+            _VERSION,
             0,
             _EXPANDED,
             self.start,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ngsgd.kaldi_io.compressed import CompressedMatrix
-from ngsgd.kaldi_io.fst import fst_bytes, fst_from_bytes, read_fst_bytes
+from ngsgd.kaldi_io.fst import fst_bytes, read_fst_from
 from ngsgd.kaldi_io.stream import TokenReader, TokenWriter, format_float
 from ngsgd.registry import Registry
 
@@ -41,7 +41,7 @@ def _expect(reader: TokenReader, wanted: str) -> None:
 
 
 def _single(reader: TokenReader, what: str) -> str:
-    words = reader.line().split()
+    words = reader.words()
     if len(words) != 1:
         raise reader.error(f"expected {what}, found {len(words)} words")
     return words[0]
@@ -94,7 +94,7 @@ class Int32Vector:
     @classmethod
     def read(cls, reader: TokenReader) -> np.ndarray:
         if not reader.binary:
-            return np.array([reader.number(w, int, "integers") for w in reader.line().split()], dtype=np.int32)
+            return np.array([reader.number(w, int, "integers") for w in reader.words()], dtype=np.int32)
         _expect(reader, "an integer vector")
         count = reader.count("an integer vector")
         data = np.frombuffer(reader.exactly(5 * count, "an integer vector"), cls._ELEMENT)
@@ -191,7 +191,7 @@ class Tokens:
 
     @staticmethod
     def read(reader: TokenReader) -> list[str]:
-        return reader.line().split()
+        return reader.words()
 
     @staticmethod
     def write(writer: TokenWriter, value: list[str]) -> None:
@@ -206,10 +206,13 @@ class Posterior:
     def read(reader: TokenReader) -> list[list[tuple[int, float]]]:
         if reader.binary:
             _expect(reader, "a posterior")
-            return [
+            frames = [
                 [(reader.int32(), reader.float32()) for _ in range(reader.count("the pairs of a frame"))]
                 for _ in range(reader.count("the frames of a posterior"))
             ]
+            if any(weight != weight for frame in frames for _, weight in frame):
+                raise reader.error("expected weights, found NaN in a posterior")
+            return frames
         before, *blocks = reader.line().split("[")
         frames = []
         for block in blocks:
@@ -246,7 +249,7 @@ class Fst:
 
     @staticmethod
     def read(reader: TokenReader) -> Any:
-        return fst_from_bytes(read_fst_bytes(reader))
+        return read_fst_from(reader)
 
     @staticmethod
     def write(writer: TokenWriter, value: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_bytes, open_text_writer
+from ngsgd.kaldi_io.stream import split_words
 
 
 def read_lines(path: str) -> list[str]:
@@ -23,7 +24,7 @@ def read_map(path: str) -> dict[str, str]:
     """Id to the rest of its line. Raises DataError for an id that comes twice."""
     entries: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):
-        words = line.strip().split(None, 1)
+        words = split_words(line, 1)
         if not words:
             raise DataError(f"{path}:{number}: an empty line")
         if words[0] in entries:
@@ -34,7 +35,7 @@ def read_map(path: str) -> dict[str, str]:
 
 def read_lists(path: str) -> dict[str, list[str]]:
     """Id to the words behind it."""
-    return {key: rest.split() for key, rest in read_map(path).items()}
+    return {key: split_words(rest) for key, rest in read_map(path).items()}
 
 
 def write_map(path: str, entries: Mapping[str, str | list[str]]) -> None:

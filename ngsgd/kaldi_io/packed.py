@@ -22,7 +22,8 @@ def read_symmetric(reader: TokenReader) -> np.ndarray:
             raise reader.error(f"a packed matrix of {len(values)} numbers is not a triangle")
     matrix = np.zeros((size, size))
     rows, columns = np.tril_indices(size)
-    matrix[rows, columns] = matrix[columns, rows] = values
+    with np.errstate(invalid="ignore"):  # whoever cannot use NaN says so
+        matrix[rows, columns] = matrix[columns, rows] = values
     return matrix
 
 

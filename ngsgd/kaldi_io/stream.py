@@ -5,6 +5,7 @@ the same; a boolean `T` or `F`; an integer vector size byte, int32 count, data; 
 (float64), rows and columns, data. Text: everything separated by white space, floats to 7 digits.
 """
 
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from ngsgd.kaldi_io.files import open_bytes, open_bytes_writer
 
 _DTYPES = {"F": np.dtype("<f4"), "D": np.dtype("<f8")}
 _SPACE = b" \t\n\r"
+_SPACE_TEXT = " \t\n\r\v\f"
+_SPACES = re.compile(f"[{_SPACE_TEXT}]+")
 
 
 class TokenReader:
@@ -78,7 +81,7 @@ class TokenReader:
         while not self.binary and byte and byte in _SPACE:
             byte = self.stream.read(1)
         word = bytearray()
-        while byte and byte not in _SPACE:
+        while byte not in _SPACE:
             word += byte
             if self.binary and len(word) > 1000:
                 raise self.error("expected a token, found over 1000 bytes without a space")
@@ -87,6 +90,8 @@ class TokenReader:
                 if following and following in _SPACE:
                     break
             byte = self.stream.read(1)
+            if self.binary and not byte:
+                raise self.error(f"a token is cut off: expected a space behind {bytes(word[:40])!r}, found the end")
         return bytes(word)
 
     def token(self) -> str:
@@ -122,6 +127,10 @@ class TokenReader:
         while not self.binary and (byte := self.next_byte()) and byte in _SPACE:
             self.stream.read(1)
         return not self.next_byte()
+
+    def words(self) -> list[str]:
+        """The words of the rest of the line, in text mode."""
+        return split_words(self.line())
 
     def line(self) -> str:
         """The rest of the line, in text mode, without its end."""
@@ -231,18 +240,18 @@ class TokenReader:
     def vector(self, dtype: type | None = None) -> np.ndarray:
         """(n,) of `dtype`; without one float32 or float64 as stored (text: float32)."""
         if not self.binary:
-            return np.array(self.bracketed(float), dtype=dtype or np.float32)
+            return _as_type(np.array(self.bracketed(float)), dtype or np.float32)
         kind = self.expect("FV", "DV")
         count = self.count("a vector")
         values = self._floats(_DTYPES[kind[0]], count, "a vector")
-        return values.astype(dtype, copy=False) if dtype else values
+        return _as_type(values, dtype)
 
     def matrix(self, dtype: type | None = None) -> np.ndarray:
         """(rows, columns) of `dtype`; without one as stored: float32 or float64 (text, compressed: float32)."""
         matrix = self.general_matrix(dtype)
         if isinstance(matrix, CompressedMatrix):
             matrix = matrix.to_dense()
-        return matrix.astype(dtype, copy=False) if dtype else matrix
+        return _as_type(matrix, dtype)
 
     def general_matrix(self, dtype: type | None = None) -> "np.ndarray | CompressedMatrix":
         """As `matrix`, but a compressed matrix stays compressed."""
@@ -271,7 +280,7 @@ class TokenReader:
         text = self._text_until_bracket()
         rows = [row for row in text.split("\n") if row.strip()]
         try:
-            values = np.array([row.split() for row in rows], dtype=np.float64).astype(dtype)
+            values = _as_type(np.array([row.split() for row in rows], dtype=np.float64), dtype)
         except ValueError:
             raise self.error("expected rows of numbers, all of one length") from None
         return values.reshape(len(rows), -1) if rows else np.zeros((0, 0), dtype)
@@ -285,6 +294,12 @@ class TokenReader:
                 self.stream.read(1)
                 return b"".join(parts).decode("latin-1")
         raise self.error("expected ], found the end")
+
+
+def _as_type(values: np.ndarray, dtype: type | None) -> np.ndarray:
+    """In another precision, where one is given; what is too large for it becomes infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values if dtype is None else values.astype(dtype, copy=False)
 
 
 class TokenWriter:
@@ -376,6 +391,12 @@ class TokenWriter:
         else:
             rows = ("".join(f"{format_float(v)} " for v in row) for row in values.tolist())
             self.raw((" [" + "".join("\n  " + row for row in rows) + "]\n").encode())
+
+
+def split_words(text: str, splits: int = 0) -> list[str]:
+    """Words between the white space that Kaldi knows, that of ASCII; a no-break space is part of a word."""
+    words = _SPACES.split(text.strip(_SPACE_TEXT), splits)
+    return words if words != [""] else []
 
 
 def format_float(value: float) -> str:

@@ -22,7 +22,7 @@ from ngsgd.errors import DataError
 from ngsgd.kaldi_io.compressed import CompressedMatrix, CompressOptions
 from ngsgd.kaldi_io.files import is_input_pipe, open_bytes, open_bytes_writer, open_file, split_offset
 from ngsgd.kaldi_io.holders import holders
-from ngsgd.kaldi_io.stream import TokenReader, TokenWriter, open_reader
+from ngsgd.kaldi_io.stream import TokenReader, TokenWriter, open_reader, split_words
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +70,9 @@ def _read_entry(stream: BinaryIO, where: str, kind: str) -> Any:
     return holders[kind].read(reader)
 
 
-def _read_key(stream: BinaryIO, where: str) -> tuple[str, bool] | None:
+def _read_key(reader: TokenReader) -> tuple[str, bool] | None:
     """The key of the next entry, and whether its line ends there (an empty text value); None at the end."""
-    key = bytearray()
+    stream, key = reader.stream, bytearray()
     byte = stream.read(1)
     while byte and byte in b" \t\r\n":
         byte = stream.read(1)
@@ -80,15 +80,16 @@ def _read_key(stream: BinaryIO, where: str) -> tuple[str, bool] | None:
         return None
     while byte and byte not in b" \t\n":
         key += byte
-        if len(key) > 10000 or byte == b"\0":
-            raise DataError(f"{where}: expected a key and a space, found {bytes(key[:20])!r}: not an archive?")
+        if len(key) > 10000 or byte < b" ":
+            hint = "a Windows line end?" if byte == b"\r" else "not an archive?"
+            raise reader.error(f"expected a key and a space, found {bytes(key[-20:])!r}: {hint}")
         byte = stream.read(1)
     if not byte:
-        raise DataError(f"{where}: the key '{bytes(key[:40]).decode(errors='replace')}' has no value: cut off?")
+        raise reader.error(f"expected a value behind the key {bytes(key[:40])!r}, found the end: cut off?")
     try:
         return key.decode(), byte == b"\n"
     except UnicodeDecodeError:
-        raise DataError(f"{where}: the key {bytes(key[:40])!r} is not UTF-8") from None
+        raise reader.error(f"expected a key in UTF-8, found {bytes(key[:40])!r}") from None
 
 
 def read_scp(rxfilename: str) -> list[tuple[str, str]]:
@@ -97,11 +98,11 @@ def read_scp(rxfilename: str) -> list[tuple[str, str]]:
     with open_bytes(rxfilename) as stream:
         for number, line in enumerate(stream, 1):
             try:
-                words = line.decode().strip().split(None, 1)
+                words = split_words(line.decode(), 1)
             except UnicodeDecodeError as error:
                 raise DataError(f"{rxfilename}:{number}: not UTF-8: byte 0x{line[error.start]:02x}") from None
             if len(words) != 2:
-                raise DataError(f"{rxfilename}:{number}: expected a key and a file, found '{' '.join(words)}'")
+                raise DataError(f"{rxfilename}:{number}: expected a key and a file, found '{' '.join(words)[:100]}'")
             entries.append((words[0], words[1]))
     return entries
 
@@ -220,7 +221,7 @@ class SequentialReader:
             last = "the beginning"
             while True:
                 try:
-                    found = _read_key(stream, f"{path} after {last}")
+                    found = _read_key(TokenReader(stream, f"{path} after {last}"))
                     if found is None:
                         break
                     key, empty = found
@@ -351,8 +352,8 @@ class Writer:
         """Add an entry. Raises DataError naming the key for a key with white space or a value that can't be written."""
         ark = self._ark
         assert ark is not None, "use Writer in a with statement"
-        if not key or key.split() != [key]:
-            raise DataError(f"the key '{key}' is empty or contains white space")
+        if not key or min(key) <= " ":
+            raise DataError(f"the key {key!r} is empty or contains white space")
         if self._compression.compress:
             try:
                 value = self._compression.apply(value)
