@@ -240,7 +240,8 @@ def _decode(encoded: bytes, name: str) -> tuple[np.ndarray, int]:
             f"Convert it, or let a command do it in wav.scp, as 'ffmpeg -v error -i FILE -f wav - |'"
         ) from None
     samples = np.concatenate(blocks) if len(blocks) != 1 and blocks else (blocks or [np.zeros((0, channels))])[0]
-    return np.float32(INT16_SCALE) * samples, rate
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite samples are refused
+        return np.float32(INT16_SCALE) * samples, rate
 
 
 def _described(encoded: bytes) -> str:
