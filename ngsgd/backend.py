@@ -40,6 +40,19 @@ def gpu_missing() -> str:
     return "" if count else "no CUDA device"
 
 
+def gpu_names() -> list[str]:
+    """Name, memory and CUDA version of each GPU; only where `gpu_missing` says nothing."""
+    import cupy
+
+    version = cupy.cuda.runtime.runtimeGetVersion()
+    named = []
+    for number in range(cupy.cuda.runtime.getDeviceCount()):
+        properties = cupy.cuda.runtime.getDeviceProperties(number)
+        memory = properties["totalGlobalMem"] / (1 << 30)
+        named.append(f"{properties['name'].decode()}, {memory:.0f} GiB, CUDA {version // 1000}.{version % 1000 // 10}")
+    return named
+
+
 def array_module(device: str) -> Any:
     """numpy for "cpu", cupy for "gpu". DataError when a GPU was asked for and there is none: never a silent CPU run."""
     if device == "cpu":

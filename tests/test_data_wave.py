@@ -126,7 +126,7 @@ def with_format(tag: int) -> bytes:
         (encoded(format="NIST").replace(b"sample_coding -s3 pcm", b"sample_coding -s26 pcm,embedded-shorten-v2.00"),
          "NIST SPHERE compressed with shorten"),
         (b"<!DOCTYPE html>", "a web page"),
-        (encoded(format="FLAC")[:50], "FLAC"),
+        (b"fLaC" + bytes(60), "FLAC"),
     ],
 )  # fmt: skip
 def test_a_format_that_is_refused_is_named(tmp_path, content, found):
