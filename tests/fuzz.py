@@ -54,8 +54,8 @@ MEMORY = 192 << 20
 """Bytes of address space that a reader may take for an input of a few kB, Python's and numpy's own included."""
 SECONDS = 5.0
 # In what the fast reader of examples may differ from the plain one: it wants all examples of one shape, and knows no
-# forms that are never written; it does not look at the letters of keys.
-ONLY_FAST = "examples of different|expected a four-byte number|a float vector"
+# forms that are never written (other white space than a space behind a token); it does not look at the letters of keys.
+ONLY_FAST = r"examples of different|expected a four-byte number|a float vector|found b'</?\w+>\\"
 ONLY_PLAIN = "a key in UTF-8|expected a key and a space"
 
 

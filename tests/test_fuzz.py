@@ -195,6 +195,32 @@ def test_unknown_components_are_named_with_the_file():
         read_component(reader(b"<NoSuchComponent> "))
 
 
+@pytest.mark.parametrize(
+    "component",
+    [
+        b"<SumGroupComponent> <Sizes> " + struct.pack("<biii", 4, 2, 1, 1 << 27) + b"</SumGroupComponent> ",
+        b"<SpliceComponent> <InputDim> " + i4(5) + b"<LeftContext> " + i4(1 << 29) + b"<RightContext> " + i4(1 << 29),
+        b"<Convolutional1dComponent> <LearningRate> \4\0\0\0\0<PatchDim> "
+        + i4(4)
+        + b"<PatchStep> "
+        + i4(2)
+        + b"<PatchStride> "
+        + i4(1 << 30)
+        + b"<AppendedConv> F<FilterParams> FM "
+        + i4(1)
+        + i4(4)
+        + bytes(16)
+        + b"<BiasParams> FV "
+        + i4(1)
+        + bytes(4)
+        + b"<IsGradient> F</Convolutional1dComponent> ",
+    ],
+)
+def test_sizes_that_no_network_has(component):
+    with pytest.raises(DataError, match=r"file: \w+Component: expected .* at most \d+, found \d+"):
+        read_component(reader(component))
+
+
 ONE_LABEL = b"<Lab1> " + i4(1) + bytes(4)
 
 

@@ -61,6 +61,7 @@ from ngsgd.registry import Registry
 
 _registry = Registry("component")
 MISSING = object()
+LARGEST_SIZE = 1 << 22
 
 
 class Field(NamedTuple):
@@ -351,6 +352,12 @@ def parse_config(cls: type[Component], options: dict[str, str]) -> Any:
         name = fields[option].name
         values[name] = convert(cls.Config, name, text, f"{cls.type_name} {option}")
     return cls.Config(**values)
+
+
+def require_sane(size: int, cls: Any, where: str, what: str) -> None:
+    """DataError for a size in a file, of something that is about to be made, that no network has."""
+    if not 0 <= size <= LARGEST_SIZE:
+        raise DataError(f"{where}: {cls.type_name}: expected {what} of at most {LARGEST_SIZE}, found {size}")
 
 
 def require(condition: bool, cls: Any, message: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from ngsgd.backend import module_of
 from ngsgd.errors import DataError
 from ngsgd.nnet.components.affine import LayerConfig, read_matrix
-from ngsgd.nnet.components.base import Factors, Field, UpdatableComponent, register, require, result
+from ngsgd.nnet.components.base import Factors, Field, UpdatableComponent, register, require, require_sane, result
 
 
 @dataclass
@@ -87,6 +87,7 @@ class Convolutional1dComponent(UpdatableComponent):
         self.num_patches = 1 + (self.patch_stride - self.patch_dim) // self.patch_step
         self.input_dim = self.patch_stride * self.num_splice
         self.output_dim = self.num_patches * self.params.shape[0]
+        require_sane(self.num_patches * filter_dim, type(self), where, "columns of all patches")
         patch, splice, d = np.ix_(range(self.num_patches), range(self.num_splice), range(self.patch_dim))
         frequency = patch * self.patch_step + d
         columns = frequency * self.num_splice + splice if self.appended_conv else frequency + splice * self.patch_stride

@@ -7,7 +7,7 @@ import numpy as np
 
 from ngsgd.backend import flat_rows, fused_kernels, module_of
 from ngsgd.errors import DataError
-from ngsgd.nnet.components.base import Component, Field, register, require, result
+from ngsgd.nnet.components.base import Component, Field, register, require, require_sane, result
 
 
 @dataclass
@@ -228,6 +228,7 @@ class SumGroupComponent(Component):
         if not len(self.sizes) or min(self.sizes) < 1:
             raise DataError(f"{where}: {self.type_name}: every size must be above 0, got {list(self.sizes)}")
         self.input_dim, self.output_dim = int(self.sizes.sum()), len(self.sizes)
+        require_sane(self.input_dim, type(self), where, "input columns")
         self._starts = np.cumsum(self.sizes) - self.sizes
         self._group = np.repeat(np.arange(self.output_dim), self.sizes)  # of each input column
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ngsgd.backend import module_of
 from ngsgd.errors import DataError
-from ngsgd.nnet.components.base import Chunks, Component, Field, register, require, result
+from ngsgd.nnet.components.base import Chunks, Component, Field, register, require, require_sane, result
 from ngsgd.nnet.components.pooling import parse_ints
 
 
@@ -51,7 +51,9 @@ class ContextComponent(Component):
         if reader.expect("<Context>", "<LeftContext>") == "<LeftContext>":
             left = reader.int32()
             reader.expect("<RightContext>")
-            values["context"] = np.arange(-left, reader.int32() + 1)
+            right = reader.int32()
+            require_sane(left + right + 1, cls, reader.name, "frames of context")
+            values["context"] = np.arange(-left, right + 1)
         else:
             values["context"] = reader.int32_vector()
         for token, kind, name, _ in rest[1:]:
