@@ -109,10 +109,13 @@ def test_resampling_keeps_a_tone():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_ceps": 30}, "num-ceps"),
-        ({"high_freq": 9000}, "9000"),
-        ({"low_freq": 8000}, "8000"),
-        ({"num_mel_bins": 2, "num_ceps": 2}, "3 mel bins"),
+        ({"num_ceps": 30}, "--num-ceps=30: expected 1 to --num-mel-bins=23"),
+        ({"num_ceps": 0}, "--num-ceps=0"),
+        ({"high_freq": 9000}, "--low-freq=20 and --high-freq=9000: expected 0 <= low < high <= 8000"),
+        ({"high_freq": -8000}, "--high-freq=-8000"),
+        ({"low_freq": 8000}, "--low-freq=8000"),
+        ({"low_freq": -1}, "--low-freq=-1"),
+        ({"num_mel_bins": 2, "num_ceps": 2}, "--num-mel-bins=2: expected at least 3"),
         ({"frame_shift": 0}, "--frame-shift: expected a positive number, got 0"),
         ({"sample_frequency": -1}, "--sample-frequency"),
     ],

@@ -58,6 +58,17 @@ class FeatureType:
         for name in ("sample_frequency", "frame_length", "frame_shift"):
             if getattr(options, name) <= 0:
                 raise DataError(f"--{name.replace('_', '-')}: expected a positive number, got {getattr(options, name)}")
+        nyquist = options.sample_frequency / 2
+        high = options.high_freq if options.high_freq > 0 else nyquist + options.high_freq
+        if not 0 <= options.low_freq < high <= nyquist:
+            raise DataError(
+                f"--low-freq={options.low_freq:g} and --high-freq={options.high_freq:g}: expected 0 <= low < high <= "
+                f"{nyquist:g}, half of --sample-frequency"
+            )
+        if options.num_mel_bins < 3:
+            raise DataError(f"--num-mel-bins={options.num_mel_bins}: expected at least 3 mel bins")
+        if getattr(options, "num_ceps", 1) not in range(1, options.num_mel_bins + 1):
+            raise DataError(f"--num-ceps={options.num_ceps}: expected 1 to --num-mel-bins={options.num_mel_bins}")
         try:
             self.dim: int = self._extractor().dim
         except ValueError as error:
