@@ -110,7 +110,7 @@ def test_lengths_within_tolerance_are_cut_and_others_skipped(tables, tmp_path, c
     _, ali, feats_table, _ = tables
     ali_table = write_table(tmp_path / "b", "int32_vector", a=ali["a"][:-2], b=ali["b"][:-3], c=ali["c"])
     assert make_egs(feats_table, ali_table, [f"ark:{tmp_path}/egs"], MakeEgsOptions(num_frames=4)) == (2, 1)
-    assert "skipped b: 11 frames of features, 8 of alignment" in caplog.text
+    assert "skipped b: 11 frames of features, 8 in the alignment" in caplog.text
     assert "in 1 utterances" in caplog.text
     assert read_archive(f"ark:{tmp_path}/egs").num_frames == 8 + 12
 

@@ -214,3 +214,31 @@ def test_bad_values_are_named_by_the_first_program_that_reads_them(tmp_path, run
     for target in ("ark:out.ark", "out.cmvn"):
         result = run("compute-cmvn-stats", "ark:in.ark", target)
         assert f"skipped b: {value} at frame 7, column 4 of the features" in result.stderr
+
+
+@pytest.mark.parametrize("program", ["gmm-acc-stats-ali", "make-egs", "acc-lda"])
+def test_features_and_alignment_of_other_lengths(golden, tmp_path, run, program):
+    ops, model = golden / "gmm" / "ops", golden / "gmm" / "tri1" / "final.mdl"
+    alignments = dict(SequentialReader(f"ark:{ops}/tri1_ali.ark", "int32_vector"))
+    feats = [(k, x) for k, x in SequentialReader(f"ark:gunzip -c {ops}/delta.ark.gz |", "matrix") if k in alignments]
+    cuts = {"same": 0, "one less": 1, "two less": 2, "three less": 3}
+    keys = dict(zip(cuts, (key for key, _ in feats)))
+    with Writer(f"ark:{tmp_path}/feats.ark", "matrix") as out:
+        for (key, x), cut in zip(feats, cuts.values()):
+            out.write(key, x[: len(x) - cut])
+    with Writer(f"ark:{tmp_path}/ali.ark", "int32_vector") as out:
+        for key in keys.values():
+            out.write(key, alignments[key])
+    arguments = {
+        "gmm-acc-stats-ali": [model, "ark:feats.ark", "ark:ali.ark", "out"],
+        "make-egs": [f"--model={model}", "ark:feats.ark", "ark:ali.ark", "ark:out"],
+        "acc-lda": ["--alignments", model, "ark:feats.ark", "ark:ali.ark", "out"],
+    }[program]
+    result = run(program, *arguments)
+    assert "done 3 utterances, failed 1" in result.stderr
+    three = len(alignments[keys["three less"]])
+    assert f"skipped {keys['three less']}: {three - 3} frames of features, " in result.stderr
+    if program != "acc-lda":
+        assert "differed by up to 2 frames in 2 utterances: the longer was cut" in result.stderr
+    result = run(program, "--length-tolerance=0", *arguments, status=1)
+    assert "3 of 4" in result.stderr

@@ -15,7 +15,7 @@ import numpy as np
 
 from ngsgd.egs.example import NnetExample
 from ngsgd.errors import DataError
-from ngsgd.features.stream import for_each, read_features, require_most
+from ngsgd.features.stream import LengthOptions, for_each, read_features, require_most
 from ngsgd.kaldi_io.compressed import CompressedMatrix
 from ngsgd.kaldi_io.tables import RandomReader, Writer
 from ngsgd.options import opt
@@ -26,7 +26,7 @@ _DRAWS = 1 << 64
 
 
 @dataclass
-class MakeEgsOptions:
+class MakeEgsOptions(LengthOptions):
     """How utterances are cut into examples."""
 
     left_context: int = opt(4, "frames of input to the left of the labelled ones")
@@ -35,7 +35,6 @@ class MakeEgsOptions:
     model: str = opt("", "take the alignments for transition-ids of this model, and label with their pdfs")
     ivectors: str = opt("", "table (rspecifier) of online i-vectors, one row for each ivector-period frames")
     ivector_period: int = opt(10, "frames that one row of --ivectors stands for")
-    length_tolerance: int = opt(2, "frames by which features and alignment may differ; the longer is cut")
     keep: float = opt(1.0, "make only this proportion of the examples, chosen by their keys")
     seed: int = opt(0, "seed of the distribution over several outputs, and of the choice by --keep")
 
@@ -108,7 +107,7 @@ def make_egs(
             if utterance not in alignments:
                 raise DataError("no alignment")
             pdfs = to_pdf(alignments[utterance])
-            length = _common_length(len(feats), len(pdfs), options.length_tolerance)
+            length = options.common(len(feats), len(pdfs))
             shortened += len(feats) != len(pdfs)
             rows = None if ivectors is None else _ivectors_for(utterance, length, ivectors, options.ivector_period)
             for key, example in cut(utterance, feats[:length], pdfs[:length], options, rows):
@@ -116,21 +115,10 @@ def make_egs(
                 examples += 1
 
         done, failed = for_each(read_features(feats_rspecifier), work)
-        if shortened:
-            log.warning(
-                "features and alignment differed by up to %d frames in %d utterances: the longer was cut",
-                options.length_tolerance,
-                shortened,
-            )
+        options.warn(shortened)
         log.info("wrote %d examples of %d utterances to %d archives", examples, done, len(writers))
         require_most(done, failed, feats_rspecifier)
     return done, failed
-
-
-def _common_length(feats: int, alignment: int, tolerance: int) -> int:
-    if abs(feats - alignment) > tolerance:
-        raise DataError(f"{feats} frames of features, {alignment} of alignment")
-    return min(feats, alignment)
 
 
 def _ivectors_for(utterance: str, length: int, ivectors: RandomReader, period: int) -> np.ndarray:

@@ -1,9 +1,11 @@
 """Going through a table of features: one bad utterance is named, counted and left out."""
 
+import logging
 import os
 import re
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +23,9 @@ from ngsgd.kaldi_io.tables import (
     parse_specifier,
     read_scp,
 )
+from ngsgd.options import opt
+
+log = logging.getLogger(__name__)
 
 
 def check_features(features: np.ndarray) -> np.ndarray:
@@ -79,6 +84,28 @@ def _headers_suffice(table: Specifier) -> bool:
     if table.form != "scp" or not os.path.isfile(table.path):
         return False
     return not any(place.endswith(("]", "|")) for _, place in read_scp(table.path))
+
+
+@dataclass(kw_only=True)
+class LengthOptions:
+    """Features and alignments of slightly different lengths."""
+
+    length_tolerance: int = opt(2, "frames by which features and alignment may differ; the longer is cut")
+
+    def common(self, features: int, alignment: int) -> int:
+        """The shorter of two lengths, frames. Raises DataError when they differ by more than the tolerance."""
+        if abs(features - alignment) > self.length_tolerance:
+            raise DataError(f"{features} frames of features, {alignment} in the alignment")
+        return min(features, alignment)
+
+    def warn(self, utterances: int) -> None:
+        """Say how many were cut, if any."""
+        if utterances:
+            log.warning(
+                "features and alignment differed by up to %d frames in %d utterances: the longer was cut",
+                self.length_tolerance,
+                utterances,
+            )
 
 
 def read_utt2spk(path: str) -> dict[str, str]:

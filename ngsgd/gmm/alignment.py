@@ -16,7 +16,7 @@ import numpy as np
 
 import ngsgd.hmm.graphs  # noqa: F401  registers the table kind "fst_arrays"
 from ngsgd.errors import DataError
-from ngsgd.features.stream import check_features, read_features, require_most
+from ngsgd.features.stream import LengthOptions, check_features, read_features, require_most
 from ngsgd.gmm.model import read_model
 from ngsgd.gmm.stats import Accumulator, write_stats
 from ngsgd.gmm.update import boost_silence, parse_phones
@@ -136,22 +136,31 @@ def align_equally(graphs: str, feats: str, alignments: str, options: EqualOption
         return tally.finish(graphs)
 
 
-def accumulate_archive(model: str, feats: str, alignments: str, stats: str, binary: bool = True) -> tuple[int, int]:
-    """Accumulate from alignments; returns (done, failed). Utterances without an alignment are counted as failed."""
+def accumulate_archive(
+    model: str, feats: str, alignments: str, stats: str, options: LengthOptions, binary: bool = True
+) -> tuple[int, int]:
+    """Accumulate from alignments; returns (done, failed).
+
+    Utterances without an alignment, or one of another length than the options tolerate, are counted as failed.
+    """
     transitions, gmm = read_model(model)
     table = RandomReader(alignments, "int32_vector")
     tally = Tally("accumulated")
     accumulator = Accumulator(gmm, transitions.tid_to_pdf)
+    shortened = 0
     for key, load in read_features(feats):
         try:
             if key not in table:
                 raise DataError("no alignment")
-            x = load()
-            accumulator.add(x, table[key])
+            x, tids = load(), table[key]
+            length = options.common(len(x), len(tids))
+            accumulator.add(x[:length], tids[:length])
         except DataError as error:
             tally.skip(key, error)
             continue
-        tally.add(len(x))
+        shortened += len(x) != len(tids)
+        tally.add(length)
+    options.warn(shortened)
     accumulator.flush()
     tally.like = accumulator.stats.total_like
     result = tally.finish(feats)
