@@ -204,8 +204,9 @@ def _click_options(options_class: type) -> list[click.Option]:
         default = str(field.default).lower() if kind is bool else field.default
         shown = f"{field.metadata.get('help', '')} (default: {default if default != '' else 'none'})"
         choices = field.metadata.get("choices")
+        short = field.metadata.get("short")
         option = _Option(
-            [f"--{flag_name(field.name)}", field.name],
+            [f"--{flag_name(field.name)}", *([short] if short else []), field.name],
             default=None,
             type=click.Choice(choices) if choices else (str if kind is bool else kind),
             metavar={bool: "true|false", int: "INT", float: "FLOAT"}.get(kind) if not choices else None,

@@ -20,14 +20,17 @@ def opt(
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
+    short: str = "",
 ) -> Any:
     """A dataclass field that is also an option: default, help text (with the unit), allowed values as text, bounds.
 
-    The bounds are for values that are given; the default may lie outside, to say that there is none.
+    The bounds are for values that are given; the default may lie outside, to say that there is none.  `short`: a short
+    flag such as `-f`, where Kaldi has one.
     """
     bounds = {"at least": at_least, "above": above, "at most": at_most}
     bounds = {name: bound for name, bound in bounds.items() if bound is not None}
-    return dataclasses.field(default=default, metadata={"help": help, "choices": choices, "bounds": bounds})
+    metadata = {"help": help, "choices": choices, "bounds": bounds, "short": short}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def flag_name(field_name: str) -> str:

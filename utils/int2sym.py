@@ -2,7 +2,7 @@
 """Replace the integers of a text by their symbols in a symbol table.
 
 Usage: int2sym.py [options] <symtab> [<text-in> [<text-out>]]
-e.g.: int2sym.py --fields=2- exp/mono/graph/words.txt exp/mono/decode/hyp.int hyp.txt
+e.g.: int2sym.py -f 2- exp/mono/graph/words.txt exp/mono/decode/hyp.int hyp.txt
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ngsgd.options import opt
 
 @dataclass
 class Int2symOptions:
-    fields: str = opt("all", "fields to map, counted from 1: N, N-M, N- or all")
+    fields: str = opt("all", "fields to map, counted from 1: N, N-M, N- or all", short="-f")
 
 
 @cli.program(__doc__)

@@ -2,7 +2,7 @@
 """Replace the symbols of a text by their integers in a symbol table.
 
 Usage: sym2int.py [options] <symtab> [<text-in> [<text-out>]]
-e.g.: sym2int.py --map-oov='<UNK>' --fields=2- data/lang/words.txt data/train/text - > text.int
+e.g.: sym2int.py --map-oov='<UNK>' -f 2- data/lang/words.txt data/train/text - > text.int
 
 Words that are not in the table are an error, or with --map-oov mapped to that symbol and listed with their counts.
 """
@@ -15,7 +15,7 @@ from ngsgd.options import opt
 
 @dataclass
 class Sym2intOptions:
-    fields: str = opt("all", "fields to map, counted from 1: N, N-M, N- or all")
+    fields: str = opt("all", "fields to map, counted from 1: N, N-M, N- or all", short="-f")
     map_oov: str = opt("", "symbol or integer that stands for symbols not in the table; an error when empty")
 
 

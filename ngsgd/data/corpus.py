@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ngsgd.data.datadir import DataDir, speakers_of
+from ngsgd.data.datadir import DataDir, with_spk2utt
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import is_input_pipe, split_offset
 
@@ -18,9 +18,7 @@ def data_directory(wav: Mapping[str, str], text: Mapping[str, str], utt2spk: Map
     if not wav.keys() == text.keys() == utt2spk.keys():
         odd = sorted((wav.keys() | text.keys() | utt2spk.keys()) - (wav.keys() & text.keys() & utt2spk.keys()))
         raise DataError(f"utterance {odd[0]} and {len(odd) - 1} more lack a recording, words or a speaker")
-    spk2utt = {speaker: " ".join(utterances) for speaker, utterances in speakers_of(dict(utt2spk)).items()}
-    files = {"wav.scp": dict(wav), "utt2spk": dict(utt2spk), "spk2utt": spk2utt, "text": dict(text)}
-    return DataDir(Path(), files)
+    return DataDir(Path(), with_spk2utt({"wav.scp": dict(wav), "utt2spk": dict(utt2spk), "text": dict(text)}))
 
 
 def write_prepared(data: DataDir, path: str | Path) -> bool:

@@ -22,7 +22,7 @@ from ngsgd.data.scan import DAMAGED, ERROR, Scan
 from ngsgd.data.segments import Segment, parse_segment
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_bytes_writer
-from ngsgd.kaldi_io.lists import read_map, write_map
+from ngsgd.kaldi_io.lists import read_lists, read_map, write_map
 
 UTTERANCE, SPEAKER, RECORDING = "utterance", "speaker", "recording"
 
@@ -131,7 +131,7 @@ class DataDir:
     def recording_of(self, utterance: str) -> str:
         """The id in wav.scp that the utterance is cut from."""
         segments = self.files.get("segments")
-        return utterance if segments is None else segments.get(utterance, utterance).split()[0]
+        return utterance if segments is None else segments.get(utterance, utterance).partition(" ")[0]
 
     def select(self, utterances: Iterable[str]) -> "DataDir":
         """The directory of only these utterances, with their speakers and recordings."""
@@ -143,17 +143,19 @@ class DataDir:
             RECORDING: {self.recording_of(u) for u in chosen},
         }
         order = {kind: sorted(ids) for kind, ids in wanted.items()}
-        files = {
-            name: {key: lines[key] for key in order[FILES[name]] if key in lines} for name, lines in self.files.items()
-        }
-        if "utt2spk" in files:
-            files["spk2utt"] = {spk: " ".join(utts) for spk, utts in speakers_of(files["utt2spk"]).items()}
-        return DataDir(self.path, files)
+        files = {}
+        for name, lines in self.files.items():
+            whole = lines.keys() == wanted[FILES[name]]
+            files[name] = lines if whole else {key: lines[key] for key in order[FILES[name]] if key in lines}
+        return DataDir(self.path, with_spk2utt(files))
 
     def content(self, name: str) -> bytes:
         """What the file is written as."""
         lines = self.files[name]
-        return "".join([f"{key} {lines[key]}\n" for key in sorted(lines)]).encode()
+        order = sorted(lines)
+        if order != list(lines):
+            lines = {key: lines[key] for key in order}
+        return "".join([f"{key} {rest}\n" for key, rest in lines.items()]).encode()
 
     def changed(self, path: str | Path) -> list[str]:
         """The known files that are in directory `path` and would not be as they are after `write`."""
@@ -185,6 +187,13 @@ def speakers_of(utt2spk: dict[str, str]) -> dict[str, list[str]]:
     return dict(sorted(spk2utt.items()))
 
 
+def with_spk2utt(files: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    """The files with a spk2utt that is their utt2spk turned round, if they have one."""
+    if "utt2spk" not in files:
+        return files
+    return {**files, "spk2utt": {spk: " ".join(utts) for spk, utts in speakers_of(files["utt2spk"]).items()}}
+
+
 def write_spk2utt(utt2spk: str, spk2utt: str) -> None:
     """Turn the file `utt2spk` round. Raises DataError for lines that are not `utterance speaker`, or none."""
     entries = read_map(utt2spk)
@@ -194,6 +203,24 @@ def write_spk2utt(utt2spk: str, spk2utt: str) -> None:
     if not entries:
         raise DataError(f"{utt2spk}: empty, expected lines 'utterance speaker'")
     write_map(spk2utt, speakers_of(entries))
+
+
+def write_utt2spk(spk2utt: str, utt2spk: str) -> None:
+    """Turn the file `spk2utt` round.
+
+    Raises DataError for a speaker without utterances, an utterance of two speakers, or no lines.
+    """
+    entries: dict[str, str] = {}
+    for speaker, utterances in read_lists(spk2utt).items():
+        if not utterances:
+            raise DataError(f"{spk2utt}: expected 'speaker utterance ...', found '{speaker}' alone")
+        for utterance in utterances:
+            if utterance in entries:
+                raise DataError(f"{spk2utt}: '{utterance}' is of '{entries[utterance]}' and of '{speaker}'")
+            entries[utterance] = speaker
+    if not entries:
+        raise DataError(f"{spk2utt}: empty, expected lines 'speaker utterance ...'")
+    write_map(utt2spk, entries)
 
 
 def _has(path: Path, content: bytes) -> bool:

@@ -42,8 +42,10 @@ def fix(path: str | Path) -> tuple[DataDir, int]:
         raise DataError(f"{path}: no utterance is in all of the files ({sizes} lines); nothing changed")
     fixed = DataDir(path, files).select(kept)
     _drop_incomplete(fixed)
-    _back_up(path, fixed.changed(path))
-    fixed.write(path)
+    changed = fixed.changed(path)
+    if changed or "spk2utt" not in scans:
+        _back_up(path, changed)
+        fixed.write(path)
     before = len(files["utt2spk"])
     log.info("%s: kept %d of %d utterances, %d speakers", path, len(kept), before, len(fixed.files["spk2utt"]))
     return fixed, before
@@ -54,7 +56,7 @@ def _inconsistent(files: dict[str, dict[str, str]], scans: dict[str, Scan]) -> d
     utt2spk = files["utt2spk"]
     reasons = _bad(UTTERANCE, files, utt2spk)
     segments = files.get("segments", {})
-    recording_of = {u: segments[u].split()[0] if u in segments else u for u in utt2spk}
+    recording_of = {u: segments[u].partition(" ")[0] if u in segments else u for u in utt2spk}
     for kind, of in ((SPEAKER, utt2spk), (RECORDING, recording_of)):
         bad = _bad(kind, files, dict.fromkeys(of.values()))
         for utterance, other in of.items():
