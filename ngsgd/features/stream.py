@@ -90,7 +90,7 @@ def _headers_suffice(table: Specifier) -> bool:
 class LengthOptions:
     """Features and alignments of slightly different lengths."""
 
-    length_tolerance: int = opt(2, "frames by which features and alignment may differ; the longer is cut")
+    length_tolerance: int = opt(2, "frames by which features and alignment may differ; the longer is cut", at_least=0)
 
     def common(self, features: int, alignment: int) -> int:
         """The shorter of two lengths, frames. Raises DataError when they differ by more than the tolerance."""

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ngsgd.errors import DataError
-from ngsgd.features.stream import for_each, read_features, require_most
+from ngsgd.features.stream import LengthOptions, for_each, read_features, require_most
 from ngsgd.hmm.transitions import TransitionModel, read_transition_model
 from ngsgd.kaldi_io.packed import read_symmetric, write_symmetric
 from ngsgd.kaldi_io.stream import open_reader, open_writer
@@ -119,7 +119,7 @@ class LdaStats:
 
 
 @dataclass
-class AccLdaOptions:
+class AccLdaOptions(LengthOptions):
     """Which frames count, and how they are spliced."""
 
     alignments: bool = opt(False, "the third argument holds alignments (transition-ids), not posteriors")
@@ -130,9 +130,6 @@ class AccLdaOptions:
     const_dim: int = opt(0, "last columns (an i-vector) that are not spliced, but appended once", at_least=0)
     rand_prune: float = opt(
         0.0, "weights w below this become this with probability w / this, else 0 (drawn per utterance): less to do"
-    )
-    length_tolerance: int = opt(
-        2, "frames by which features and labels may differ in length; the shorter counts", at_least=0
     )
     binary: bool = opt(True, "write in binary form")
 
@@ -167,12 +164,13 @@ def accumulate_lda(model: str, features: str, labels: str, wxfilename: str, opti
     scale = _transition_scale(transitions, options)
     find = label_finder(labels, options.alignments)
     stats: LdaStats | None = None
+    shortened = 0
 
     def work(key: str, x: np.ndarray) -> None:
-        nonlocal stats
+        nonlocal stats, shortened
         frame, tid, weight, frames = find(key)
-        if abs(frames - len(x)) > options.length_tolerance:
-            raise DataError(f"{len(x)} frames of features, but labels for {frames}")
+        options.common(len(x), frames)
+        shortened += frames != len(x)
         if len(tid) and not 0 < tid.min() <= tid.max() <= transitions.num_transition_ids:
             raise DataError(f"label {tid.max()}, but {model} has {transitions.num_transition_ids} transition-ids")
         x = spliced(x, options)
@@ -185,6 +183,7 @@ def accumulate_lda(model: str, features: str, labels: str, wxfilename: str, opti
         stats.accumulate(x[frame[keep]], transitions.tid_to_pdf[tid[keep]], weight[keep])
 
     done, failed = for_each(read_features(features), work)
+    options.warn(shortened)
     require_most(done, failed, features)
     with open_writer(wxfilename, options.binary) as writer:
         stats.write(writer)
