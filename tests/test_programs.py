@@ -3,12 +3,12 @@
 import os
 import re
 import resource
-import runpy
 from pathlib import Path
 
 import pytest
 
 PROGRAMS = sorted(p.name for p in (Path(__file__).parents[1] / "bin").iterdir() if p.is_file())
+WITH_ARGUMENTS = [p for p in PROGRAMS if p != "ngsgd-doctor"]
 
 
 def usage_of(help_text: str) -> list[str]:
@@ -39,7 +39,7 @@ def test_help_is_complete_and_quick(program, run, repo):
     assert "Options:" in result.stdout
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", WITH_ARGUMENTS)
 def test_usage_errors_exit_2(program, run, tmp_path):
     unknown = run(program, "--no-such-option=1", status=2)
     assert "no-such-option" in unknown.stderr
@@ -54,7 +54,7 @@ def _arguments(program: str, help_text: str, first: str) -> list[str]:
     return [f"ark:{first}" if is_table else first for is_table in table]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", WITH_ARGUMENTS)
 @pytest.mark.parametrize("kind", ["missing", "empty", "garbage"])
 def test_bad_input_is_one_line_and_exit_1(program, kind, run, tmp_path):
     path = tmp_path / f"{kind}.input"
@@ -112,11 +112,10 @@ nnet-widen --hidden-layer-dim=0
 
 
 @pytest.mark.parametrize("command", IMPOSSIBLE.strip().splitlines())
-def test_impossible_values_of_options_are_usage_errors(command, repo, capsys):
+def test_impossible_values_of_options_are_usage_errors(command, call, repo, tmp_path):
     program, option = command.split()
-    names = runpy.run_path(str(repo / "bin" / program))
-    with pytest.raises(SystemExit) as exit:
-        names["main"]([option, *["missing" for _ in usage_of(names["__doc__"])]])
-    assert exit.value.code == 2
+    arguments = usage_of((repo / "bin" / program).read_text())
+    result = call(program, option, *["missing" for _ in arguments], status=2)
     name, _, value = option.partition("=")
-    assert re.search(rf"{name}: expected .*(at least|above|at most|number).*, got {value}", capsys.readouterr().err)
+    assert re.search(rf"{name}: expected .*(at least|above|at most|number).*, got {value}", result.stderr)
+    assert not list(tmp_path.iterdir())

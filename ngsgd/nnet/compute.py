@@ -134,15 +134,7 @@ def objective_of_examples(nnet: Nnet, egs: str, minibatch_size: int = 1000, xp: 
     total = Score()
     left, right = nnet.left_context, nnet.right_context
     workspace = Workspace(nnet, minibatch_size, left + 1 + right, xp)
-    batches = read_minibatches(
-        egs,
-        minibatch_size,
-        left_context=left,
-        right_context=right,
-        input_dim=nnet.input_dim,
-        ivector_dim=nnet.ivector_dim,
-        num_pdfs=nnet.output_dim,
-    )
+    batches = read_minibatches(egs, minibatch_size, **nnet.wanted_examples)
     for batch in batches:
         y = finite_output(workspace, to_module(batch.input, xp))
         total += score(y, *(to_module(a, xp) for a in (batch.row, batch.pdf, batch.weight)))
@@ -192,14 +184,7 @@ def compute_from_egs(
     nnet = read_nnet(nnet_rxfilename)
     left, right = nnet.left_context, nnet.right_context
     workspace = Workspace(nnet, options.minibatch_size, left + 1 + right)
-    batches = read_minibatches(
-        egs,
-        options.minibatch_size,
-        left_context=left,
-        right_context=right,
-        input_dim=nnet.input_dim,
-        ivector_dim=nnet.ivector_dim,
-    )
+    batches = read_minibatches(egs, options.minibatch_size, **nnet.wanted_examples)
     with Writer(wspecifier, "matrix") as out:
         for batch in batches:
             for row in finite_output(workspace, batch.input):

@@ -17,16 +17,7 @@ from ngsgd.nnet.objectives.cross_entropy import Score, score
 
 def minibatches_for(nnet: Nnet, rspecifier: str, size: int) -> list[Minibatch]:
     """All minibatches of an archive, in memory, in the form that `nnet` takes. DataError where they do not fit it."""
-    return list(
-        read_minibatches(
-            rspecifier,
-            size,
-            left_context=nnet.left_context,
-            right_context=nnet.right_context,
-            input_dim=nnet.input_dim,
-            num_pdfs=nnet.output_dim,
-        )
-    )
+    return list(read_minibatches(rspecifier, size, **nnet.wanted_examples))
 
 
 class Objective:

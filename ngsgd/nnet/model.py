@@ -69,6 +69,17 @@ class Nnet:
         return sum(c.context[-1] for c in self.components)
 
     @property
+    def wanted_examples(self) -> dict[str, int | None]:
+        """What examples must have to fit: keyword arguments of `ngsgd.egs.minibatch.read_minibatches`."""
+        return {
+            "left_context": self.left_context,
+            "right_context": self.right_context,
+            "input_dim": self.input_dim,
+            "ivector_dim": self.ivector_dim,
+            "num_pdfs": self.output_dim,
+        }
+
+    @property
     def updatable(self) -> list[UpdatableComponent]:
         """The components with trainable parameters, in order."""
         return [c for c in self.components if isinstance(c, UpdatableComponent)]

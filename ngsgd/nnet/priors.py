@@ -99,13 +99,7 @@ def adjust_priors(model_in: str, posteriors: str, model_out: str, options: Adjus
     model = read_model(model_in)
     nnet = model.nnet
     if posteriors.startswith(("ark", "scp")) and ":" in posteriors:
-        minibatches = read_minibatches(
-            posteriors,
-            options.minibatch_size,
-            left_context=nnet.left_context,
-            right_context=nnet.right_context,
-            input_dim=nnet.input_dim,
-        )
+        minibatches = read_minibatches(posteriors, options.minibatch_size, **nnet.wanted_examples)
         counts = posterior_sum(nnet, minibatches, options.minibatch_size)
     else:
         with open_reader(posteriors) as r:
