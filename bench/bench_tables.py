@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast tables are read on one core: matrices in float and compressed, text, vectors, look-ups in a large script.
+"""How fast tables are read and written on one core: matrices in float and compressed, look-ups, a large script file.
 
 Usage: bench_tables.py [<folder>]
 e.g.: bench/bench_tables.py /dev/shm
@@ -39,13 +39,19 @@ def median_seconds(work: Callable[[], object]) -> float:
     return float(np.median(seconds))
 
 
-def write_table(path: str, compression: CompressOptions) -> None:
-    """The made-up utterances, to PATH.ark and PATH.scp."""
+def made_up() -> dict[str, np.ndarray]:
+    """The utterances, 120 MB."""
     rng = np.random.default_rng(0)
+    lengths = rng.integers(100, 900, UTTERANCES).tolist()
+    keys = [f"speaker{u // 10:04d}-utterance{u:06d}" for u in range(UTTERANCES)]
+    return {key: rng.standard_normal((frames, DIM), np.float32) for key, frames in zip(keys, lengths)}
+
+
+def write(utterances: dict[str, np.ndarray], path: str, compression: CompressOptions) -> None:
+    """A table, to PATH.ark and PATH.scp."""
     with Writer(f"ark,scp:{path}.ark,{path}.scp", "matrix", compression) as out:
-        for u in range(UTTERANCES):
-            frames = int(rng.integers(100, 900))
-            out.write(f"speaker{u // 10:04d}-utterance{u:06d}", rng.standard_normal((frames, DIM), np.float32))
+        for key, value in utterances.items():
+            out.write(key, value)
 
 
 def read(rspecifier: str) -> int:
@@ -62,20 +68,19 @@ def look_up(script: str, keys: list[str]) -> int:
 def main() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as folder:
+        utterances, path = made_up(), f"{folder}/feats"
+        megabytes = sum(value.nbytes for value in utterances.values()) / 1e6
+        keys = list(utterances)
+        np.random.default_rng(1).shuffle(keys)
         for name, compression in FORMS.items():
-            path = f"{folder}/feats"
-            start = time.process_time()
-            write_table(path, compression)
-            writing = time.process_time() - start
-            size = read(f"ark:{path}.ark")
-            for how, rspecifier in (("ark", f"ark:{path}.ark"), ("scp", f"scp:{path}.scp")):
-                seconds = median_seconds(lambda rspecifier=rspecifier: read(rspecifier))
-                print(f"{name:18} {how}: {size / 1e6 / seconds:6.0f} MB/s")
-            keys = [key for key, _ in SequentialReader(f"scp:{path}.scp", "general_matrix")]
-            np.random.default_rng(1).shuffle(keys)
-            seconds = median_seconds(lambda path=path, keys=keys: look_up(f"{path}.scp", keys))
-            print(f"{name:18} looked up in random order: {size / 1e6 / seconds:6.0f} MB/s")
-            print(f"{name:18} written: {size / 1e6 / writing:6.0f} MB/s (made up meanwhile)")
+            works = {
+                "written": lambda compression=compression: write(utterances, path, compression),
+                "read (ark)": lambda: read(f"ark:{path}.ark"),
+                "read (scp)": lambda: read(f"scp:{path}.scp"),
+                "looked up in random order": lambda: look_up(f"{path}.scp", keys),
+            }
+            for what, work in works.items():
+                print(f"{name:18}{what:26}{megabytes / median_seconds(work):6.0f} MB/s", flush=True)
         with open(f"{folder}/large.scp", "w") as script:
             for u in range(LINES):
                 script.write(

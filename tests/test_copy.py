@@ -378,6 +378,26 @@ def test_the_environment_cannot_be_overruled_and_is_inherited(run, matrices):
     assert not (matrices / "ran").exists()
 
 
+def test_features_of_a_strangers_recordings(run, tmp_path):
+    """Validation, features and CMVN work without pipes; the recording that is a command is left out."""
+    import soundfile
+
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("a-1", "a-2"):
+        soundfile.write(tmp_path / f"{name}.wav", RNG.integers(-999, 999, 8000).astype(np.int16), 16000)
+    (data / "wav.scp").write_text("a-1 a-1.wav\na-2 a-2.wav\na-3 touch ran; cat a-1.wav |\n")
+    (data / "utt2spk").write_text("a-1 a\na-2 a\na-3 a\n")
+    (data / "spk2utt").write_text("a a-1 a-2 a-3\n")
+    (tmp_path / "mfcc.conf").write_text("")
+    env = {NO_PIPES: "1"}
+    run("make_mfcc.sh", "--mfcc-config", "mfcc.conf", "--nj", "1", "data", "log", "mfcc", env=env)
+    run("compute_cmvn.sh", "data", "log", "mfcc", env=env)
+    assert [line.split()[0] for line in (data / "feats.scp").read_text().splitlines()] == ["a-1", "a-2"]
+    assert "refused to run the command" in (tmp_path / "log/make_mfcc_data.1.log").read_text()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_an_archive_executes_nothing(tmp_path):
     """kaldiio reads pickles from archives; here they are refused."""
     import pickle

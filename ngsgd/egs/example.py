@@ -89,7 +89,7 @@ class NnetExampleHolder:
         r.expect("<LeftContext>")
         left_context = r.int32()
         r.expect("<SpkInfo>")
-        spk_info = np.asarray(r.vector(), np.float32)
+        spk_info = r.vector(np.float32)
         r.expect("</NnetExample>")
         example = NnetExample(labels, matrix, left_context, spk_info)
         if left_context < 0 or example.right_context < 0:
