@@ -12,16 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ngsgd.kaldi_io.stream import open_reader
 from ngsgd.kaldi_io.tables import SequentialReader
-from ngsgd.nnet.average import average, parse_weights
 from ngsgd.nnet.compute import Computer, objective_of_examples
-from ngsgd.nnet.model import read_model, read_nnet
-from ngsgd.nnet.priors import floored_priors
+from ngsgd.nnet.model import read_nnet
 from ngsgd.nnet.train import TrainOptions, train
 from tests import test_features_golden as mfcc
 from tests.conftest import SHARED
-from tests.test_average import largest_difference as parameter_difference
+from tests.golden_operations import operations
 from tests.test_train import STEPS, kaldis_run, largest_difference, minibatches_for
 
 Row = tuple[str, float, float]  # case, difference, bound
@@ -85,18 +82,6 @@ def log_probs(golden: Path) -> Iterator[Row]:
     yield "valid log-prob of given models", worst, 1e-4
     for iteration, which, ours, theirs in kaldis_run(golden / "nnet2"):
         yield f"replayed run, {which} log-prob before iteration {iteration} (absolute)", abs(ours - theirs), 0.005
-
-
-def operations(golden: Path) -> Iterator[Row]:
-    """Averages and priors."""
-    for name, weights in (("average", ""), ("average_weighted", "0.2:0.3:0.5")):
-        models = (read_model(str(golden / "nnet2" / f"{i}.mdl")) for i in (8, 9, 10))
-        ours = average(models, parse_weights(weights, 3))
-        yield name, parameter_difference(ours.nnet, read_nnet(str(golden / "ops" / f"{name}.mdl"))), 1e-6
-    with open_reader(str(golden / "ops" / "post.vec")) as r:
-        ours = floored_priors(r.vector(), 5e-6)
-    theirs = read_model(str(golden / "ops" / "adjust_priors.mdl")).priors
-    yield "adjust-priors", float(np.abs(ours / theirs - 1.0).max()), 1e-6
 
 
 def main(markdown: bool) -> int:
