@@ -4,8 +4,9 @@
 Usage: bench_nnet.py [options]
 e.g.: OMP_NUM_THREADS=1 bench/bench_nnet.py --torch-python=/path/to/venv/bin/python --stats-out=speed.json
 
-Every figure is the median of --rounds rounds; in each round all contenders take their turn, so that a busy machine is
+Every figure is the median of --rounds rounds; in each round all contenders take short turns, so that a busy machine is
 busy for all of them. --torch-python is a Python with torch installed; without it there is no peer to compare with.
+NGSGD_BLAS chooses our library (ngsgd/nnet/blas.py).
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from ngsgd.options import opt
 
 HERE = Path(__file__).resolve().parent
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+TURNS = 4  # of every contender in a round
 WARM_UP = 16  # minibatches: the first ten always update the Fisher estimates
 
 
@@ -106,14 +108,15 @@ def measure(name: str, size: int, threads: int, options: BenchOptions) -> dict:
         peer = [options.torch_python, str(HERE / "peer_torch.py")]
         commands["torch"] = [*peer, name, str(size), str(threads), options.clock]
     contenders = {kind: Contender(command, threads) for kind, command in commands.items()}
-    count = max(1, options.frames // size)
+    count = max(1, options.frames // (TURNS * size))
     rates: dict[str, list[float]] = {kind: [] for kind in contenders}
     for _ in range(options.rounds):
-        for kind, contender in contenders.items():
-            if kind == "sgemm":
-                rates[kind].append(2.0 * 2000**3 * 4 / contender.seconds(4))
-            else:
-                rates[kind].append(count * size / contender.seconds(count))
+        seconds = dict.fromkeys(contenders, 0.0)
+        for _ in range(TURNS):
+            for kind, contender in contenders.items():
+                seconds[kind] += contender.seconds(1 if kind == "sgemm" else count)
+        for kind, rate in rates.items():
+            rate.append(TURNS * (2.0 * 2000**3 if kind == "sgemm" else count * size) / seconds[kind])
     for contender in contenders.values():
         contender.close()
     return {kind: statistics.median(values) for kind, values in rates.items()}
@@ -131,7 +134,10 @@ def useful_flops(name: str) -> float:
 @cli.options_from(BenchOptions)
 def main(bench):
     sys.path.insert(0, str(HERE))
+    from ngsgd.nnet import blas
+
     rows = []
+    print(f"products: {blas.library()}")
     print("net  size thr  plain  NG-SGD  torch  frames/s   NG/torch  NG extra  useful/peak (GFLOP/s)")
     for name in bench.networks.split(","):
         flops = useful_flops(name)
@@ -143,6 +149,7 @@ def main(bench):
                     "network": name,
                     "minibatch_size": size,
                     "threads": threads,
+                    "library": blas.library(),
                     "frames_per_second": {"plain": plain, "natural_gradient": ng, "torch_plain": peer},
                     "natural_gradient_over_torch": ng / peer,
                     "natural_gradient_extra_time": plain / ng - 1.0,

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ngsgd.nnet.blas import accumulate, times_transposed
 from ngsgd.nnet.updates import natural_gradient_online as online
 from ngsgd.nnet.updates import natural_gradient_simple as simple
 from ngsgd.nnet.updates.direction import Direction, NotFinite, add_product, corrected_norms
@@ -141,18 +140,3 @@ def test_the_product_of_corrected_factors_whichever_way_is_cheaper(n, p, q):
             assert np.allclose(params, expected)
             assert not np.allclose(params, before)
             assert np.array_equal(x.rows, rows)
-
-
-def test_products_are_written_in_place_for_any_layout():
-    rng = np.random.default_rng(8)
-    for dtype in (np.float32, np.float64):
-        whole = np.zeros((9, 12), dtype)
-        for out in (np.zeros((5, 7), dtype), whole[:5, :7], np.zeros((7, 5), dtype).T):
-            for a in (rng.standard_normal((4, 5)), rng.standard_normal((5, 4)).T, rng.standard_normal((4, 9))[:, ::2]):
-                for b in (rng.standard_normal((4, 7)), rng.standard_normal((7, 4)).T):
-                    expected = out + 0.5 * a.T @ b
-                    accumulate(out, 0.5, a.astype(dtype), b.astype(dtype))
-                    assert np.allclose(out, expected, atol=1e-5)
-                    expected = a.T @ b
-                    assert times_transposed(a.astype(dtype).T, b.astype(dtype).T, out) is out
-                    assert np.allclose(out, expected, atol=1e-5)

@@ -18,6 +18,7 @@ from ngsgd.backend import array_module, to_module
 from ngsgd.egs.minibatch import Minibatch, read_minibatches
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_bytes_writer
+from ngsgd.nnet import blas
 from ngsgd.nnet.backprop import GradientStep, Workspace
 from ngsgd.nnet.components.base import UpdatableComponent
 from ngsgd.nnet.components.noise import RandomComponent
@@ -246,6 +247,7 @@ def train_model(model_in: str, examples: str, model_out: str, options: TrainOpti
         input_dim=nnet.input_dim,
         num_pdfs=nnet.output_dim,
     )
+    log.info("computing %s", "on the GPU" if options.device == "gpu" else f"with {blas.library()}")
     stats = train(nnet, minibatches, options)
     log.info(
         "trained on %d frames in %d minibatches: average log-prob per frame %.5f, %.0f frames/s",

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ngsgd.backend import module_of
 from ngsgd.kaldi_io.stream import open_reader
-from ngsgd.nnet.blas import times_transposed
+from ngsgd.nnet.blas import times, times_transposed
 from ngsgd.nnet.components.base import Factors, Field, UpdatableComponent, joined, register, require, result
 
 
@@ -104,7 +103,7 @@ class AffineComponent(UpdatableComponent):
         return times_transposed(x, self.params, result(out, x, self.output_dim))
 
     def backward(self, x: Any, y: Any, dy: Any, out: Any = None, chunks: Any = None) -> Any:
-        return module_of(dy).matmul(dy, self.linear, out=result(out, dy, self.input_dim))
+        return times(dy, self.linear, out)
 
     def gradient_factors(self, x: Any, dy: Any) -> list[Factors]:
         return [Factors(dy, x, self.params)]

@@ -8,7 +8,7 @@ import numpy as np
 from ngsgd.backend import module_of
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.stream import open_reader
-from ngsgd.nnet.blas import times_transposed
+from ngsgd.nnet.blas import times, times_transposed
 from ngsgd.nnet.components.affine import read_matrix
 from ngsgd.nnet.components.base import Component, Field, register, require, result
 
@@ -163,7 +163,7 @@ class FixedLinearComponent(Component):
         return times_transposed(x, self.linear, result(out, x, self.output_dim))
 
     def backward(self, x: Any, y: Any, dy: Any, out: Any = None, chunks: Any = None) -> Any:
-        return module_of(dy).matmul(dy, self.linear, out=result(out, dy, self.input_dim))
+        return times(dy, self.linear, out)
 
     def info(self) -> str:
         return f"{super().info()}, params-stddev={_root_mean_square(self.linear):.6g}"

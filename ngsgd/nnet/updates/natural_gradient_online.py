@@ -70,7 +70,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ngsgd.backend import module_of, to_cpu, to_module
-from ngsgd.nnet.blas import accumulate
+from ngsgd.nnet.blas import accumulate, times
 from ngsgd.nnet.updates.direction import Direction, corrected_norms, square_norms, total
 from ngsgd.nnet.updates.rule import register
 
@@ -121,7 +121,7 @@ def precondition(x: Any, state: FisherState | None, options: OnlineOptions) -> t
         return Direction(x, square_norms(x)), None
     if state is None:
         state = _initial_state(x, options)
-    h = x @ state.v
+    h = times(x, state.v)
     norms, trace, hat_trace = corrected_norms(x, h, state.norm_weights)  # B5
     if hat_trace >= CANCELLATION_LIMIT * trace:
         answer = Direction(x, norms, _ratio(trace, hat_trace), h, state.v)
@@ -151,7 +151,7 @@ def _initial_state(x: Any, options: OnlineOptions) -> FisherState:
     state = FisherState(v, d, EPSILON, root_e, to_module((2.0 - root_e * root_e).astype(x.dtype), module_of(x)))
     trace = total(square_norms(x))
     for _ in range(INITIAL_PASSES):
-        state = _updated(x, x @ state.v, trace, state, options)
+        state = _updated(x, times(x, state.v), trace, state, options)
     return state._replace(updates=0)
 
 
@@ -180,7 +180,7 @@ def _updated(x: Any, h: Any, trace: float, state: FisherState, options: OnlineOp
     d, root_e, mixing, norm_weights = np.empty(rank), np.empty(rank), np.empty((rank, rank), x.dtype), scales[0]
     settings = (floor, trace_t, dim, options.alpha, EPSILON, DELTA)
     rho = kernels.new_estimate(c, u, *settings, d, root_e, mixing, norm_weights)
-    v = y @ to_module(mixing, xp)  # B9 times E^½
+    v = times(y, to_module(mixing, xp))  # B9 times E^½
     if c[-1] > CONDITION_LIMIT * c[0] or c[0] < floor:
         v = _orthogonal(v, root_e)
     return FisherState(v, d, rho, root_e, to_module(norm_weights, xp), state.updates + 1)
