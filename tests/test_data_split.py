@@ -45,7 +45,7 @@ def test_split_keeps_speakers_together(data):
 @pytest.mark.parametrize("jobs", [1, 2, 3, 4, 5, 9, 14])
 @pytest.mark.parametrize("per_utterance", [False, True])
 def test_parts_make_up_the_whole_and_none_is_empty(data, jobs, per_utterance):
-    target = split(data, jobs, per_utterance)
+    target = split(data, jobs, "per_utt" if per_utterance else "per_spk")
     found = [p.utterances for p in parts(target, jobs)]
     assert all(found)
     assert [u for f in found for u in f] == DataDir.load(data).utterances
@@ -62,6 +62,17 @@ def test_more_jobs_than_speakers_or_utterances(data, caplog):
     assert "15 jobs for 14 utterances" in caplog.text
     assert limit_jobs(data, 15, LimitOptions(per_spk=True)) == 4
     assert limit_jobs(data, 3, LimitOptions()) == 3
+
+
+def test_split_keeps_recordings_together(data, caplog, run):
+    (data / "segments").write_text((data / "segments").read_text().replace("rec-b", "rec-d"))
+    run("split_data_dir.py", "--per-reco", data, 2)
+    first, second = parts(data / "split2reco", 2)
+    assert (list(first.wav), list(second.wav)) == (["rec-a"], ["rec-c", "rec-d"])
+    assert "b-0" in second.utterances
+    split(data, 4, "per_reco")
+    assert "4 jobs for 3 recordings" in caplog.text
+    assert "--per-utt and --per-reco" in run("split_data_dir.py", "--per-reco", "--per-utt", data, 2, status=1).stderr
 
 
 def test_splitting_again_touches_only_what_changed(data):

@@ -18,6 +18,14 @@ class SplitOptions:
     """How a directory is divided."""
 
     per_utt: bool = opt(False, "divide utterances evenly, without regard to speakers")
+    per_reco: bool = opt(False, "keep the utterances of a recording together, instead of those of a speaker")
+
+    @property
+    def unit(self) -> str:
+        """What stays together: `per_spk`, `per_utt` or `per_reco`. Raises DataError for two of them."""
+        if self.per_utt and self.per_reco:
+            raise DataError("expected one of --per-utt and --per-reco")
+        return "per_utt" if self.per_utt else "per_reco" if self.per_reco else "per_spk"
 
 
 @dataclass
@@ -39,16 +47,17 @@ def limit_jobs(path: str | Path, jobs: int, options: LimitOptions) -> int:
     return min(jobs, len(items))
 
 
-def split_path(path: str | Path, jobs: int, per_utterance: bool = False) -> Path:
-    """Where the parts are: `DATA/splitN`, per utterance `DATA/splitNutt`."""
-    return Path(path) / f"split{jobs}{'utt' if per_utterance else ''}"
+def split_path(path: str | Path, jobs: int, unit: str = "per_spk") -> Path:
+    """Where the parts are: `DATA/splitN`, per utterance `DATA/splitNutt`, per recording `DATA/splitNreco`."""
+    return Path(path) / f"split{jobs}{unit.removeprefix('per_') if unit != 'per_spk' else ''}"
 
 
-def split(path: str | Path, jobs: int, per_utterance: bool = False) -> Path:
+def split(path: str | Path, jobs: int, unit: str = "per_spk") -> Path:
     """Write the parts of the data directory and return where.
 
-    Files that would not change stay untouched, so that jobs that are reading them are not disturbed. With more jobs
-    than speakers, speakers are divided, with a warning. Raises DataError for more jobs than utterances.
+    `unit` says what stays together: `per_spk`, `per_utt`, `per_reco`. Files that would not change stay untouched, so
+    that jobs that are reading them are not disturbed. With more jobs than speakers or recordings, these are divided,
+    with a warning. Raises DataError for more jobs than utterances.
     """
     directory = DataDir.load(path)
     utterances = directory.utterances
@@ -56,21 +65,28 @@ def split(path: str | Path, jobs: int, per_utterance: bool = False) -> Path:
         raise DataError(f"{path}: expected at least one job, got {jobs}")
     if jobs > len(utterances):
         raise DataError(f"{path}: {jobs} jobs for {len(utterances)} utterances; use at most {len(utterances)} jobs")
-    target = split_path(path, jobs, per_utterance)
-    speakers = [] if per_utterance else list((directory.spk2utt or {}).values())
-    if not per_utterance and len(speakers) < jobs:
-        log.warning("%s: %d jobs for %d speakers: dividing speakers between jobs", path, jobs, len(speakers))
-        speakers = []
-    if speakers:
-        parts = [
-            [utterance for speaker in speakers[first:last] for utterance in speaker]
-            for first, last in balanced([len(s) for s in speakers], jobs)
-        ]
-    else:
-        parts = [utterances[first:last] for first, last in balanced([1] * len(utterances), jobs)]
-    for job, part in enumerate(parts, 1):
+    target = split_path(path, jobs, unit)
+    groups = _groups(directory, unit)
+    if len(groups) < jobs:
+        what = "speakers" if unit == "per_spk" else "recordings"
+        log.warning("%s: %d jobs for %d %s: dividing %s between jobs", path, jobs, len(groups), what, what)
+        groups = [[utterance] for utterance in utterances]
+    for job, (first, last) in enumerate(balanced([len(g) for g in groups], jobs), 1):
+        part = [utterance for group in groups[first:last] for utterance in group]
         directory.select(part).write(target / str(job))
     return target
+
+
+def _groups(directory: DataDir, unit: str) -> list[list[str]]:
+    """Utterances that stay together; without speakers each is on its own."""
+    if unit == "per_reco":
+        by_recording: dict[str, list[str]] = {}
+        for utterance in directory.utterances:
+            by_recording.setdefault(directory.recording_of(utterance), []).append(utterance)
+        return list(by_recording.values())
+    if unit == "per_spk" and directory.spk2utt:
+        return list(directory.spk2utt.values())
+    return [[utterance] for utterance in directory.utterances]
 
 
 def balanced(sizes: list[int], parts: int) -> list[tuple[int, int]]:
