@@ -13,7 +13,7 @@ from ngsgd.egs.example import NnetExample
 from ngsgd.kaldi_io.compressed import CompressedMatrix
 from ngsgd.kaldi_io.tables import Writer
 from ngsgd.nnet.config import nnet_from_config
-from ngsgd.nnet.model import AmNnet, read_model, write_model
+from ngsgd.nnet.model import AmNnet, read_model, read_nnet, write_model
 
 PDFS = 5
 CONFIG = f"""\
@@ -119,6 +119,21 @@ def test_models_that_cannot_be_used(program, kind, work, call):
     assert_refused(call(program, *MODEL_PROGRAMS[program].split(), status=1), message, work)
 
 
+def test_a_network_without_an_output_for_each_pdf(golden, work, call):
+    message = "has 5 outputs, but the transition model 96 pdfs"
+    assert_refused(call("nnet-align", "good", "ark:egs", "ark:feats", "ark:out", status=1), message, work)
+    (work / "narrow.config").write_text("AffineComponent input-dim=20 output-dim=5\nSoftmaxComponent dim=5\n")
+    call("nnet-init", "narrow.config", "narrow")
+    model = golden / "nnet2/10.mdl"
+    result = call("nnet-replace-last-layers", "--remove-layers=3", model, "narrow", "out", status=1)
+    assert_refused(result, message, work)
+    write_model(AmNnet(transitions(golden), read_nnet(str(model))), str(work / "no priors"))
+    (work / "more.config").write_text("AffineComponent input-dim=96 output-dim=5\n")
+    call("nnet-init", "more.config", "more")
+    options = ["--insert-at=11", "--randomize-next-component=false"]
+    assert_refused(call("nnet-insert", *options, "no priors", "more", "out", status=1), message, work)
+
+
 def assert_refused(result, message, work):
     errors = [line for line in result.stderr.splitlines() if line.startswith("ERROR ")]
     assert len(errors) == 1 and result.stderr.splitlines()[-1] == errors[0], result.stderr
@@ -145,3 +160,61 @@ def test_examples_that_cannot_be_used(program, kind, work, call):
     make, message = EXAMPLES[kind]
     make(work)
     assert_refused(call(program.split()[0], *EGS_PROGRAMS[program].split(), status=1), message, work)
+
+
+# ---- examples that are odd and must do no harm
+
+
+ODD = {
+    "one row": {"count": 1, "frames": 1},
+    "constant": {"value": "same"},
+    "zeros": {"value": "zero"},
+    "no weight": {"weight": 0.0},
+    "one label": {"label": 2},
+    "huge": {"value": 1e6},
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("layer", ["AffineComponentPreconditionedOnline", "AffineComponentPreconditioned"])
+@pytest.mark.parametrize("options", [["--minibatch-size=1"], ["--minibatch-size=3"], []])
+def test_training_on_odd_examples_stays_finite(kind, layer, options, work, golden, call):
+    """Ranks at and above the dimensions, minibatches of one row, a last one that is smaller."""
+    model = read_model(str(work / "good"))
+    settings = "rank-in=40 rank-out=40" if layer.endswith("Online") else "alpha=4.0"
+    text = CONFIG.replace("AffineComponentPreconditionedOnline", layer).replace("rank-in=3 rank-out=3", settings)
+    write_model(AmNnet(model.transitions, nnet_from_config(text, 0)), str(work / "start"))
+    made = dict(ODD[kind])
+    if isinstance(made.get("value"), str):
+        constant_examples(work / "odd", 0.0 if made["value"] == "zero" else 3.0)
+    else:
+        examples(work / "odd", **made)
+    if kind == "no weight":
+        result = call("nnet-train-ngsgd", *options, "start", "ark:odd", "out", status=1)
+        assert_refused(result, "no frame to train on|weight", work)
+        return
+    result = call("nnet-train-ngsgd", *options, "start", "ark:odd", "out")
+    for component in read_model(str(work / "out")).nnet.updatable:  # which reads finite models only
+        assert np.abs(component.params).max() < 10
+    assert float(call("nnet-compute-prob", "out", "ark:odd").stdout) > -20
+
+
+def constant_examples(path, value):
+    with Writer(f"ark:{path}", "nnet_example") as out:
+        for i in range(8):
+            rows = CompressedMatrix.from_dense(np.full((4, 4), value, np.float32))
+            out.write(f"utt-{i}", NnetExample([[(i % PDFS, 1.0)]] * 2, rows, 1, np.zeros(0, np.float32)))
+
+
+def test_training_with_dimension_one(work, call):
+    model = read_model(str(work / "good"))
+    text = """SpliceComponent input-dim=1 left-context=0 right-context=0
+AffineComponentPreconditionedOnline input-dim=1 output-dim=1 learning-rate=0.01 rank-in=20 rank-out=80
+NormalizeComponent dim=1
+AffineComponentPreconditioned input-dim=1 output-dim=1 learning-rate=0.01 alpha=4
+SoftmaxComponent dim=1
+"""
+    write_model(AmNnet(model.transitions, nnet_from_config(text, 0)), str(work / "one"))
+    examples(work / "thin", dim=1, label=0)
+    call("nnet-train-ngsgd", "--minibatch-size=3", "one", "ark:thin", "out")
+    assert float(call("nnet-compute-prob", "out", "ark:thin").stdout) == 0

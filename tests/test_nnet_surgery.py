@@ -204,7 +204,7 @@ def test_replacing_the_last_layers(golden, run, tmp_path):
         "nnet-replace-last-layers", "--remove-layers=3", golden / "nnet2/10.mdl", golden / "ops/hidden.raw", "bad.mdl",
         status=1,
     )  # fmt: skip
-    assert "with it the network has 20 outputs" in failed.stderr
+    assert "the network has 20 outputs, but the transition model 96 pdfs" in failed.stderr
     with pytest.raises(DataError, match="cannot remove 9 of 8"):
         with_last_replaced(read_nnet(str(golden / "ops/mixup.mdl")), 9, before.nnet)
 

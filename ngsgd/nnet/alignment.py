@@ -37,6 +37,7 @@ def align_archive(
     """
     xp = array_module(options.device)
     am = read_model(model)
+    am.check_outputs()
     aligner = Aligner(am.transitions, align)
     computer = Computer(am.nnet.to(xp), block_size=options.block_size, xp=xp)
     priors = divisor_priors(am.priors, model) if options.divide_by_priors else None

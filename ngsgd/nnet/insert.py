@@ -81,9 +81,9 @@ def insert(model_rxfilename: str, nnet_rxfilename: str, model_wxfilename: str, o
     """Insert the components of a raw network into a model, as Kaldi's nnet-insert."""
     model = read_model(model_rxfilename)
     new = read_nnet(nnet_rxfilename)
-    write_model(
-        AmNnet(model.transitions, inserted(model.nnet, new, options), model.priors), model_wxfilename, options.binary
-    )
+    model = AmNnet(model.transitions, inserted(model.nnet, new, options), model.priors)
+    model.check_outputs()
+    write_model(model, model_wxfilename, options.binary)
     log.info("inserted %d components", len(new))
 
 
@@ -104,10 +104,7 @@ def replace_last_layers(
     """
     model = read_model(model_rxfilename)
     nnet = with_last_replaced(model.nnet, options.remove_layers, read_nnet(nnet_rxfilename))
-    if nnet.output_dim != model.transitions.num_pdfs:
-        raise DataError(
-            f"{nnet_rxfilename}: with it the network has {nnet.output_dim} outputs, "
-            f"but {model_rxfilename} has {model.transitions.num_pdfs} pdfs"
-        )
-    write_model(AmNnet(model.transitions, nnet, model.priors), model_wxfilename, options.binary)
+    result = AmNnet(model.transitions, nnet, model.priors if nnet.output_dim == model.nnet.output_dim else None)
+    result.check_outputs()
+    write_model(result, model_wxfilename, options.binary)
     log.info("removed %d components, the network has %d now", options.remove_layers, len(nnet))

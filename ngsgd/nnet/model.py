@@ -175,6 +175,14 @@ class AmNnet:
         if len(self.priors) not in (0, nnet.output_dim):
             raise DataError(f"{nnet.where}: {len(self.priors)} priors for a network of {nnet.output_dim} outputs")
 
+    def check_outputs(self) -> None:
+        """DataError unless the network has an output for each pdf of the transition model."""
+        if self.nnet.output_dim != self.transitions.num_pdfs:
+            raise DataError(
+                f"{self.nnet.where}: the network has {self.nnet.output_dim} outputs, but the transition model "
+                f"{self.transitions.num_pdfs} pdfs"
+            )
+
     def check_finite(self) -> None:
         """DataError naming the component when there is NaN or infinity in the parameters, statistics or priors."""
         for i, component in enumerate(self.nnet):
