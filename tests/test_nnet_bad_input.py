@@ -91,7 +91,7 @@ def work(golden, tmp_path):
 def of_good(work, change):
     model = read_model(str(work / "good"))
     change(model)
-    write_model(model, str(work / "bad"))
+    write_model(model, str(work / "bad"), finite=False)
 
 
 def set_nan(model):
@@ -117,6 +117,21 @@ def test_models_that_cannot_be_used(program, kind, work, call):
     make, message = MODELS[kind]
     make(work)
     assert_refused(call(program, *MODEL_PROGRAMS[program].split(), status=1), message, work)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nnet-copy --scales=1:inf good out",
+        "nnet-copy --learning-rates=nan:1 good out",
+        "nnet-copy --learning-rate-factor=inf good out",
+        "nnet-average --weights=inf:1 good other out",
+        "nnet-widen --hidden-layer-dim=9 --bias-stddev=inf good out",
+    ],
+)
+def test_no_model_that_is_not_finite_is_written(command, work, call):
+    with np.errstate(all="ignore"):
+        assert_refused(call(*command.split(), status=1), "NaN or infinity in the .* of component", work)
 
 
 def test_a_network_without_an_output_for_each_pdf(golden, work, call):

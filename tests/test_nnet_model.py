@@ -95,7 +95,7 @@ def test_a_model_that_is_not_finite_is_refused_naming_the_place(place, value, go
     name, find, message = PLACES[place]
     model = read_model(str(golden / f"{name}.mdl"))
     find(model).reshape(-1)[-1] = value
-    write_model(model, str(tmp_path / "bad.mdl"))
+    write_model(model, str(tmp_path / "bad.mdl"), finite=False)
     for read in (read_model, read_nnet):
         with pytest.raises(DataError, match=rf"bad\.mdl: NaN or infinity in .*{message}"):
             read(str(tmp_path / "bad.mdl"))

@@ -9,8 +9,6 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from ngsgd.errors import DataError
 from ngsgd.nnet.model import AmNnet, Nnet, read_model, write_model
 from ngsgd.options import opt
@@ -73,8 +71,6 @@ def average_files(paths: Sequence[str], model_out: str, options: AverageOptions)
     """Average model files into one."""
     weights = parse_weights(options.weights, len(paths))
     model = average(map(read_model, paths), weights, options.skip_last_layer)
-    for component in model.nnet.updatable:
-        if not np.isfinite(component.params).all():
-            raise DataError(f"the average of {', '.join(paths)} has parameters that are not finite")
+    model.nnet.where = f"the average of {', '.join(paths)}"
     write_model(model, model_out, options.binary)
     log.info("averaged %d models into %s", len(paths), model_out)

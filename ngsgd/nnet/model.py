@@ -184,10 +184,10 @@ class AmNnet:
             )
 
     def check_finite(self) -> None:
-        """DataError naming the component when there is NaN or infinity in the parameters, statistics or priors."""
+        """DataError naming the component when there is NaN or infinity in a parameter, statistic, setting or prior."""
         for i, component in enumerate(self.nnet):
             for name, value in vars(component).items():
-                if isinstance(value, np.ndarray) and not np.isfinite(value).all():
+                if isinstance(value, np.ndarray | float) and not np.isfinite(value).all():
                     what = f"the {name} of component {i} ({component.type_name})"
                     raise DataError(f"{self.nnet.where}: NaN or infinity in {what}: take an earlier model")
         if not np.isfinite(self.priors).all():
@@ -227,8 +227,13 @@ def read_model(rxfilename: str, finite: bool = True) -> AmNnet:
     return model
 
 
-def write_model(model: AmNnet, wxfilename: str, binary: bool = True) -> None:
-    """Write a model file, or a raw network file for a model without transitions, whole or not at all."""
+def write_model(model: AmNnet, wxfilename: str, binary: bool = True, finite: bool = True) -> None:
+    """Write a model file, or a raw network file for a model without transitions, whole or not at all.
+
+    DataError when there is NaN or infinity in it, unless `finite` is False.
+    """
+    if finite:
+        model.check_finite()
     with open_writer(wxfilename, binary) as writer:
         if model.transitions is not None:
             model.transitions.write(writer)
