@@ -34,8 +34,8 @@ def table(path):
     return {key: decode(value, key) for key, value in SequentialReader(f"ark:{path}", "wave_file")}
 
 
-def test_wav_copy(corpus, run):
-    result = run("wav-copy", "scp:data/x/wav.scp", "ark,scp:out.ark,out.scp")
+def test_wav_copy(corpus, call):
+    result = call("wav-copy", "scp:data/x/wav.scp", "ark,scp:out.ark,out.scp")
     assert "skipped e: cannot open none.wav" in result.stderr
     assert "done 4 utterances, failed 1" in result.stderr
     copies = table(corpus / "out.ark")
@@ -46,7 +46,7 @@ def test_wav_copy(corpus, run):
         "d": (8000, 2),
     }
     np.testing.assert_array_equal(copies["d"].samples[:, 1], SAMPLES // 2)
-    run("wav-copy", "scp:out.scp", "ark:again.ark")
+    call("wav-copy", "scp:out.scp", "ark:again.ark")
     assert (corpus / "again.ark").read_bytes() == (corpus / "out.ark").read_bytes()
     assert (corpus / "out.ark").read_bytes()[2:].startswith((corpus / "a.wav").read_bytes())
 
@@ -70,12 +70,12 @@ def test_extracted_segments_have_the_features_of_segments(corpus, run):
     assert "must be a wav.scp, not an archive" in result.stderr
 
 
-def test_durations(corpus, run):
-    result = run("wav-to-duration", "scp:data/x/wav.scp", "ark,t:-")
+def test_durations(corpus, call):
+    result = call("wav-to-duration", "scp:data/x/wav.scp", "ark,t:-")
     assert result.stdout.split() == ["a", "0.5", "b", "0.375", "c", "0.5", "d", "0.5"]
     assert "skipped e" in result.stderr
-    run("wav-copy", "scp:data/x/wav.scp", "ark:out.ark")
-    assert run("wav-to-duration", "ark:out.ark", "ark,t:-").stdout == result.stdout
+    call("wav-copy", "scp:data/x/wav.scp", "ark:out.ark")
+    assert call("wav-to-duration", "ark:out.ark", "ark,t:-").stdout == result.stdout
 
 
 FORMATS = [("WAV", "PCM_16"), ("WAV", "PCM_U8"), ("WAV", "FLOAT"), ("WAVEX", "PCM_24"), ("WAV", "IMA_ADPCM"),
@@ -161,17 +161,17 @@ def test_damaged_lists_are_said(corpus, run):
     assert (data / "utt2dur").read_text() == "a 0.02\nb 1\n"
 
 
-def test_sizes_of_scripts_come_from_headers(tmp_path, run):
+def test_sizes_of_scripts_come_from_headers(tmp_path, call):
     with Writer(f"ark,scp:{tmp_path}/f.ark,{tmp_path}/f.scp", "matrix") as out:
         out.write("a", np.zeros((7, 3), np.float32))
         out.write("b", np.zeros((20, 4)))
-    run("copy-feats", "--compress=true", "scp:f.scp", "ark,scp:c.ark,c.scp")
-    run("copy-feats", "scp:f.scp", "ark,t,scp:t.ark,t.scp")
+    call("copy-feats", "--compress=true", "scp:f.scp", "ark,scp:c.ark,c.scp")
+    call("copy-feats", "scp:f.scp", "ark,t,scp:t.ark,t.scp")
     lines = (tmp_path / "f.scp").read_text().splitlines()
     (tmp_path / "r.scp").write_text(f"{lines[0]}[2:4]\n{lines[1]}\n")
     for form, frames in [("f", "7"), ("c", "7"), ("t", "7"), ("r", "3")]:
-        assert run("feat-to-len", f"scp:{form}.scp", "ark,t:-").stdout.split() == ["a", frames, "b", "20"]
-        assert run("feat-to-dim", f"scp:{form}.scp", "ark,t:-").stdout.split() == ["a", "3", "b", "4"]
+        assert call("feat-to-len", f"scp:{form}.scp", "ark,t:-").stdout.split() == ["a", frames, "b", "20"]
+        assert call("feat-to-dim", f"scp:{form}.scp", "ark,t:-").stdout.split() == ["a", "3", "b", "4"]
 
 
 def test_other_volumes(corpus, run):
@@ -201,7 +201,7 @@ def test_other_volumes(corpus, run):
     assert "--scale-low" in run("perturb_volume.py", "--scale-low=3", "data/x", "data/y", status=1).stderr
 
 
-def test_paste_and_select(tmp_path, run):
+def test_paste_and_select(tmp_path, call):
     rng = np.random.default_rng(0)
     one = {key: rng.standard_normal((n, 3)).astype(np.float32) for key, n in [("a", 10), ("b", 12), ("c", 9)]}
     two = {key: rng.standard_normal((n, 2)).astype(np.float32) for key, n in [("b", 11), ("a", 10), ("d", 9)]}
@@ -209,18 +209,18 @@ def test_paste_and_select(tmp_path, run):
         with Writer(f"ark:{tmp_path}/{name}.ark", "matrix") as out:
             for key, matrix in matrices.items():
                 out.write(key, matrix)
-    result = run("paste-feats", "--length-tolerance=1", "ark:one.ark", "ark:two.ark", "ark:both.ark")
+    result = call("paste-feats", "--length-tolerance=1", "ark:one.ark", "ark:two.ark", "ark:both.ark")
     assert "skipped c: two.ark: no entry for 'c'" in result.stderr
     both = dict(SequentialReader(f"ark:{tmp_path}/both.ark", "matrix"))
     assert list(both) == ["a", "b"]
     np.testing.assert_array_equal(both["b"], np.hstack([one["b"][:11], two["b"]]))
-    result = run("paste-feats", "ark:one.ark", "ark:two.ark", "ark:x", status=1)
+    result = call("paste-feats", "ark:one.ark", "ark:two.ark", "ark:x", status=1)
     assert "skipped b: 12 and 11 frames" in result.stderr
-    run("select-feats", "0,4-2", "ark:both.ark", "ark:some.ark")
+    call("select-feats", "0,4-2", "ark:both.ark", "ark:some.ark")
     np.testing.assert_array_equal(
         dict(SequentialReader(f"ark:{tmp_path}/some.ark", "matrix"))["a"], both["a"][:, [0, 4, 3, 2]]
     )
     assert (
-        "column 5 asked for, the features have 5" in run("select-feats", "5", "ark:both.ark", "ark:x", status=1).stderr
+        "column 5 asked for, the features have 5" in call("select-feats", "5", "ark:both.ark", "ark:x", status=1).stderr
     )
-    assert "expected columns like" in run("select-feats", "1-", "ark:both.ark", "ark:x", status=1).stderr
+    assert "expected columns like" in call("select-feats", "1-", "ark:both.ark", "ark:x", status=1).stderr
