@@ -25,19 +25,14 @@ use_graphs=false
 . parse_options.sh
 . feature_pipeline.sh
 
-if [ $# -ne 4 ]; then
-  echo "align_si.sh: expected DATA LANG SRC_DIR ALI_DIR, got $# arguments; see align_si.sh --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 data=$1
 lang=$2
 src=$3
 dir=$4
 
-for file in "$data/feats.scp" "$data/cmvn.scp" "$data/text" "$lang/L.fst" "$lang/words.txt" "$lang/phones.txt" \
-  "$lang/oov.int" "$lang/phones/optional_silence.csl" "$src/final.mdl" "$src/tree"; do
-  [ -f "$file" ] || { echo "align_si.sh: no such file: $file" >&2; exit 1; }
-done
+expect_files "$data/feats.scp" "$data/cmvn.scp" "$data/text" "$lang/L.fst" "$lang/words.txt" "$lang/phones.txt" \
+  "$lang/oov.int" "$lang/phones/optional_silence.csl" "$src/final.mdl" "$src/tree"
 if [ -f "$src/phones.txt" ] && ! cmp -s "$src/phones.txt" "$lang/phones.txt"; then
   echo "align_si.sh: $src and $lang have different phones (phones.txt)" >&2
   exit 1

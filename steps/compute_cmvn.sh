@@ -12,21 +12,13 @@
 set -eu -o pipefail
 cmd=run.py
 . parse_options.sh
-if [ $# -lt 1 ] || [ $# -gt 3 ]; then
-  echo "Usage: ${0##*/} [options] DATA [LOGDIR [ARKDIR]]; see ${0##*/} --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 data=$1
 logdir=${2:-$data/log}
 arkdir=${3:-$data/data}
 name=$(basename "$data")
 
-for file in feats.scp spk2utt; do
-  [ -r "$data/$file" ] || {
-    echo "${0##*/}: no $data/$file; make features and speakers first" >&2
-    exit 1
-  }
-done
+expect_files "$data/feats.scp" "$data/spk2utt"
 mkdir -p "$logdir" "$arkdir"
 cmvn=$arkdir/cmvn_$name
 $cmd "$logdir/cmvn_$name.log" \

@@ -38,20 +38,15 @@ scoring_opts=
 . parse_options.sh
 . feature_pipeline.sh
 
-if [ $# -ne 3 ]; then
-  echo "decode_model.sh: expected GRAPH DATA MODEL_DIR/DECODE, got $# arguments; see --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 graph=$1
 data=$2
 dir=$3
 source=$(dirname "$dir")
 : "${model:=$source/final.mdl}"
 
-for file in "$graph/HCLG.fst" "$graph/words.txt" "$data/feats.scp" "$data/utt2spk" "$model" \
-  ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}; do
-  [ -f "$file" ] || { echo "decode_model.sh: no such file: $file" >&2; exit 1; }
-done
+expect_files "$graph/HCLG.fst" "$graph/words.txt" "$data/feats.scp" "$data/utt2spk" "$model" \
+  ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}
 if [ -z "$transform_dir" ] && [ -f "$source/speaker_transforms" ]; then
   echo "decode_model.sh: $source was trained on features with a transform for each speaker (fMLLR); give those of $data:" \
     "--transform-dir DIR with trans.1 ... and num_jobs" >&2

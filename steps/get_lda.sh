@@ -21,19 +21,14 @@ dim=
 . parse_options.sh
 . feature_pipeline.sh
 
-if [ $# -ne 5 ]; then
-  echo "get_lda.sh: expected DATA LANG ALI_DIR EGS_DIR DIR, got $# arguments; see get_lda.sh --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 data=$1
 lang=$2
 ali=$3
 egs=$4
 dir=$5
 
-for file in "$data/feats.scp" "$lang/phones/silence.csl" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz"; do
-  [ -f "$file" ] || { echo "get_lda.sh: no such file: $file" >&2; exit 1; }
-done
+expect_files "$data/feats.scp" "$lang/phones/silence.csl" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz"
 [ ! -f "$dir/lda.mat" ] || exit 0
 mkdir -p "$dir/log" "$dir/lda"
 

@@ -45,10 +45,7 @@ seed=0
 . parse_options.sh
 . feature_pipeline.sh
 
-if [ $# -ne 3 ]; then
-  echo "make_egs.sh: expected DATA ALI_DIR EGS_DIR, got $# arguments; see make_egs.sh --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 data=$1
 ali=$2
 dir=$3
@@ -57,10 +54,8 @@ if [ -n "$transform_dir" ] && ! [ -f "$transform_dir/trans.1" ]; then
   echo "make_egs.sh: no transforms of speakers (trans.1) in $transform_dir" >&2
   exit 1
 fi
-for file in "$data/feats.scp" "$data/utt2spk" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz" \
-  ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}; do
-  [ -f "$file" ] || { echo "make_egs.sh: no such file: $file" >&2; exit 1; }
-done
+expect_files "$data/feats.scp" "$data/utt2spk" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz" \
+  ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}
 mkdir -p "$dir/log"
 
 files=

@@ -16,10 +16,7 @@ nj=4
 cmd=run.py
 mfcc_config=conf/mfcc.conf
 . parse_options.sh
-if [ $# -eq 0 ]; then
-  echo "Usage: ${0##*/} [options] DATA...; see ${0##*/} --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 for data in "$@"; do
   make_mfcc.sh --nj "$nj" --cmd "$cmd" --mfcc-config "$mfcc_config" "$data"
   compute_cmvn.sh --cmd "$cmd" "$data"

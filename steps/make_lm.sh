@@ -20,20 +20,12 @@ from=text
 order=3
 prune=0.0
 . parse_options.sh
-if [ $# -ne 3 ]; then
-  echo "Usage: ${0##*/} [options] LANG SOURCE LANGTEST; see ${0##*/} --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 lang=$1
 source=$2
 target=$3
 
-for file in "$source" "$lang/words.txt" "$lang/L_disambig.fst"; do
-  [ -r "$file" ] || {
-    echo "${0##*/}: no $file" >&2
-    exit 1
-  }
-done
+expect_files "$source" "$lang/words.txt" "$lang/L_disambig.fst"
 if [ -s "$target/G.fst" ] && ! [ "$source" -nt "$target/G.fst" ] && ! [ "$lang/words.txt" -nt "$target/G.fst" ]; then
   echo "${0##*/}: $target/G.fst is up to date" >&2
   exit 0

@@ -20,19 +20,13 @@ cmd=run.py
 mfcc_config=conf/mfcc.conf
 compress=true
 . parse_options.sh
-if [ $# -lt 1 ] || [ $# -gt 3 ]; then
-  echo "Usage: ${0##*/} [options] DATA [LOGDIR [ARKDIR]]; see ${0##*/} --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 data=$1
 logdir=${2:-$data/log}
 arkdir=${3:-$data/data}
 name=$(basename "$data")
 
-[ -r "$mfcc_config" ] || {
-  echo "${0##*/}: cannot read $mfcc_config (--mfcc-config)" >&2
-  exit 1
-}
+expect_files "$mfcc_config"
 validate_data_dir.py --no-text --no-feats "$data"
 mkdir -p "$logdir" "$arkdir"
 nj=$(limit_jobs.py "$data" "$nj")

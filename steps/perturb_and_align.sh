@@ -18,10 +18,7 @@ cmd=run.py
 speeds=0.9,1.0,1.1
 mfcc_config=conf/mfcc.conf
 . parse_options.sh
-if [ $# -ne 5 ]; then
-  echo "Usage: ${0##*/} [options] DATA LANG MODEL_DIR NEW_DATA ALI_DIR; see ${0##*/} --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 perturb_speed.py --speeds="$speeds" "$1" "$4"
 make_features.sh --cmd "$cmd" --nj "$nj" --mfcc-config "$mfcc_config" "$4"
 align_si.sh --cmd "$cmd" --nj "$nj" "$4" "$2" "$3" "$5"

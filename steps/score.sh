@@ -16,19 +16,14 @@ acwt=0.1
 scoring_opts=
 . parse_options.sh
 
-if [ $# -ne 2 ]; then
-  echo "score.sh: expected DATA DECODE, got $# arguments; see score.sh --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 data=$1
 dir=$2
 
-for file in "$data/text" "$data/utt2spk" "$dir/num_jobs"; do
-  [ -f "$file" ] || { echo "score.sh: no such file: $file" >&2; exit 1; }
-done
+expect_files "$data/text" "$data/utt2spk" "$dir/num_jobs"
 files=
 for job in $(seq "$(cat "$dir/num_jobs")"); do
-  [ -f "$dir/hyp.$job.gz" ] || { echo "score.sh: no such file: $dir/hyp.$job.gz" >&2; exit 1; }
+  expect_files "$dir/hyp.$job.gz"
   files+=$(printf ' %q' "$dir/hyp.$job.gz")
 done
 # shellcheck disable=SC2086 # several options in one word

@@ -119,7 +119,7 @@ def test_failures_are_said(corpus, run):
         in run("make_mfcc.sh", "--mfcc-config", "mfcc.conf", "data/none", status=1).stderr
     )
     run("make_mfcc.sh", status=2)
-    assert "no data/x/feats.scp" in run("compute_cmvn.sh", "data/x", status=1).stderr
+    assert "no such file: data/x/feats.scp" in run("compute_cmvn.sh", "data/x", status=1).stderr
     for i in (1, 2, 3):
         (corpus / f"a-{i}.wav").write_bytes(b"x")
     result = make(run, "--nj", "2", status=None)

@@ -19,22 +19,16 @@ transition_scale=1.0
 self_loop_scale=0.1
 remove_oov=false
 . parse_options.sh
-if [ $# -ne 3 ]; then
-  echo "Usage: ${0##*/} [options] LANG MODELDIR GRAPHDIR; see ${0##*/} --help" >&2
-  exit 2
-fi
+expect_arguments "$@"
 lang=$1
 model=$2
 graph=$3
 
 required=("$lang/L_disambig.fst" "$lang/G.fst" "$lang/phones.txt" "$lang/words.txt" "$lang/oov.int"
   "$lang/phones/silence.csl" "$lang/phones/disambig.int" "$model/final.mdl" "$model/tree")
+expect_files "${required[@]}"
 fresh=true
 for file in "${required[@]}"; do
-  [ -r "$file" ] || {
-    echo "${0##*/}: no $file" >&2
-    exit 1
-  }
   [ ! "$file" -nt "$graph/HCLG.fst" ] || fresh=false
 done
 if $fresh && [ -s "$graph/num_pdfs" ]; then

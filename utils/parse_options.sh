@@ -11,6 +11,40 @@
 # `nj=8` with `#` comments; the command line wins over it, wherever it stands. `--` ends the options. Only a variable
 # that the script has set before is an option: any other is a usage error (status 2) that names it. Where Kaldi's
 # scripts set $help_message, it is printed instead of the first comment.
+#
+# And two checks of what is left, each with a message and the exit status:
+#
+#   expect_arguments "$@"       as many as the `# Usage: NAME [options] DATA [LOGDIR [ARKDIR]]` line names, where `DATA...` stands for one or
+#                               more; else status 2
+#   expect_files FILE...        each is a file that can be read; else status 1, naming the first that is not
+
+expect_arguments() {
+  local usage words word least=0 most=0
+  usage=$(sed -n 's/^# Usage: //p' "$0" | head -n 1)
+  read -ra words <<<"$usage"
+  for word in "${words[@]:1}"; do
+    case $word in
+      "[options]") continue ;;
+      *...*) most=$# ;;
+    esac
+    [[ $word == "["* ]] || least=$((least + 1))
+    most=$((most + 1))
+  done
+  if [ $# -lt "$least" ] || [ $# -gt "$most" ]; then
+    echo "${0##*/}: got $# arguments, expected: $usage; see ${0##*/} --help" >&2
+    exit 2
+  fi
+}
+
+expect_files() {
+  local file
+  for file in "$@"; do
+    if ! [ -f "$file" ] || ! [ -r "$file" ]; then
+      echo "${0##*/}: no such file: $file" >&2
+      exit 1
+    fi
+  done
+}
 
 _options_script=$0
 
