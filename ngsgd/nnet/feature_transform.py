@@ -16,18 +16,17 @@ The numbers agree with Kaldi's nnet-get-feature-transform, and with f = 1 and wi
 
 import logging
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ngsgd.errors import DataError
-from ngsgd.features.stream import LengthOptions, for_each, read_features, require_most
-from ngsgd.hmm.transitions import TransitionModel, read_transition_model
+from ngsgd.features.stream import for_each, read_features, require_most
+from ngsgd.hmm.labels import LabelOptions, Labels
+from ngsgd.hmm.transitions import read_transition_model
 from ngsgd.kaldi_io.packed import read_symmetric, write_symmetric
 from ngsgd.kaldi_io.stream import open_reader, open_writer
-from ngsgd.kaldi_io.tables import RandomReader
 from ngsgd.nnet.components.base import Chunks
 from ngsgd.nnet.components.splice import SpliceComponent
 from ngsgd.options import opt
@@ -118,13 +117,10 @@ class LdaStats:
         writer.token("</LDAACCS>")
 
 
-@dataclass
-class AccLdaOptions(LengthOptions):
-    """Which frames count, and how they are spliced."""
+@dataclass(kw_only=True)
+class AccLdaOptions(LabelOptions):
+    """How features are spliced and labels pruned."""
 
-    alignments: bool = opt(False, "the third argument holds alignments (transition-ids), not posteriors")
-    silence_phones: str = opt("", "phones, with colons between, whose frames are weighted by silence-weight")
-    silence_weight: float = opt(0.0, "weight of the frames of silence phones", at_least=0)
     left_context: int = opt(0, "frames before, to splice the features with", at_least=0)
     right_context: int = opt(0, "frames after, to splice the features with", at_least=0)
     const_dim: int = opt(0, "last columns (an i-vector) that are not spliced, but appended once", at_least=0)
@@ -134,26 +130,6 @@ class AccLdaOptions(LengthOptions):
     binary: bool = opt(True, "write in binary form")
 
 
-Labels = tuple[np.ndarray, np.ndarray, np.ndarray, int]  # frame (K,), transition-id (K,), weight (K,), frames in all
-
-
-def label_finder(rspecifier: str, alignments: bool) -> Callable[[str], Labels]:
-    """A function from an utterance to its labels; DataError for one that has none."""
-    table = RandomReader(rspecifier, "int32_vector" if alignments else "posterior")
-
-    def find(key: str) -> Labels:
-        if key not in table:
-            raise DataError(f"no labels for it in {rspecifier}")
-        value = table[key]
-        if alignments:
-            return np.arange(len(value)), value, np.ones(len(value)), len(value)
-        frame = np.repeat(np.arange(len(value)), [len(entry) for entry in value])
-        pairs = np.array([pair for entry in value for pair in entry], np.float64).reshape(-1, 2)
-        return frame, pairs[:, 0].astype(np.int32), pairs[:, 1], len(value)
-
-    return find
-
-
 def accumulate_lda(model: str, features: str, labels: str, wxfilename: str, options: AccLdaOptions) -> tuple[int, int]:
     """Write LDA statistics of features whose classes are pdfs; returns (done, failed) utterances.
 
@@ -161,42 +137,27 @@ def accumulate_lda(model: str, features: str, labels: str, wxfilename: str, opti
     weight-silence-post and splice-feats do before it.
     """
     transitions = read_transition_model(model)
-    scale = _transition_scale(transitions, options)
-    find = label_finder(labels, options.alignments)
+    find = Labels(labels, transitions, options)
     stats: LdaStats | None = None
-    shortened = 0
 
     def work(key: str, x: np.ndarray) -> None:
-        nonlocal stats, shortened
-        frame, tid, weight, frames = find(key)
-        options.common(len(x), frames)
-        shortened += frames != len(x)
-        if len(tid) and not 0 < tid.min() <= tid.max() <= transitions.num_transition_ids:
-            raise DataError(f"label {tid.max()}, but {model} has {transitions.num_transition_ids} transition-ids")
+        nonlocal stats
+        frame, tid, weight = find(key, len(x))
         x = spliced(x, options)
         if stats is None:
             stats = LdaStats.zeros(transitions.num_pdfs, x.shape[1])
         if x.shape[1] != stats.first.shape[1]:
             raise DataError(f"{x.shape[1]} dimensions, the utterances before had {stats.first.shape[1]}")
-        weight = _pruned(weight * scale[tid], options.rand_prune, key)
-        keep = (weight != 0) & (frame < len(x))
+        weight = _pruned(weight, options.rand_prune, key)
+        keep = weight != 0
         stats.accumulate(x[frame[keep]], transitions.tid_to_pdf[tid[keep]], weight[keep])
 
     done, failed = for_each(read_features(features), work)
-    options.warn(shortened)
+    find.warn()
     require_most(done, failed, features)
     with open_writer(wxfilename, options.binary) as writer:
         stats.write(writer)
     return done, failed
-
-
-def _transition_scale(transitions: TransitionModel, options: AccLdaOptions) -> np.ndarray:
-    """Weight of each transition-id (entry 0 unused)."""
-    try:
-        silence = [int(word) for word in options.silence_phones.split(":") if word]
-    except ValueError:
-        raise DataError(f"--silence-phones: expected integers with colons, got '{options.silence_phones}'") from None
-    return np.where(np.isin(transitions.tid_to_phone, silence), options.silence_weight, 1.0)
 
 
 def _pruned(weight: np.ndarray, threshold: float, key: str) -> np.ndarray:
