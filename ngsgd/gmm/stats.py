@@ -2,7 +2,9 @@
 
 With gamma_tg the posterior of Gaussian g given frame t and its pdf (times the frame's weight):
 
-    occ_g = sum_t gamma_tg,   mean_g = sum_t gamma_tg x_t,   var_g = sum_t gamma_tg x_t^2                       (1)
+    occ_g = sum_t gamma_tg,   mean_g = sum_t gamma_tg y_t,   var_g = sum_t gamma_tg y_t^2                       (1)
+
+y_t = x_t, the features that gamma comes from, or with two kinds of features those of another kind.
 
 A frame reaches only the Gaussians of the pdf that it is aligned to, so frames are sorted by pdf and each pdf is two
 matrix products, in float64: the terms of a log-likelihood are large and of both signs.
@@ -165,13 +167,14 @@ def _read_pdf(r) -> tuple[np.ndarray, np.ndarray, int]:
 class Accumulator:
     """Collects aligned utterances and adds them to `stats` in batches; `flush` at the end (or leave the `with`)."""
 
-    def __init__(self, gmm: AmDiagGmm, tid_to_pdf: np.ndarray):
+    def __init__(self, gmm: AmDiagGmm, tid_to_pdf: np.ndarray, second_dim: int = 0):
+        """`second_dim`: dimension of the second features, where there are some; 0: the statistics are of the first."""
         self.gmm = gmm
-        self.stats = GmmStats(len(tid_to_pdf) - 1, gmm.offsets, gmm.dim)
+        self.stats = GmmStats(len(tid_to_pdf) - 1, gmm.offsets, second_dim or gmm.dim)
         self._tid_to_pdf = tid_to_pdf
         self._params = gmm.params().astype(np.float64)
-        self._feats: list[np.ndarray] = []
-        self._tids: list[np.ndarray] = []
+        self._second = second_dim > 0
+        self._waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self._frames = 0
 
     def __enter__(self) -> Accumulator:
@@ -181,8 +184,18 @@ class Accumulator:
         if kind is None:
             self.flush()
 
-    def add(self, feats: np.ndarray, alignment: np.ndarray) -> None:
-        """One utterance: feats (T, D), alignment (T,) transition-ids. DataError when they do not fit."""
+    def add(
+        self,
+        feats: np.ndarray,
+        alignment: np.ndarray,
+        weight: np.ndarray | None = None,
+        second: np.ndarray | None = None,
+    ) -> None:
+        """One utterance: feats (T, D), alignment (T,) transition-ids, their weight (T,), 1 when not given.
+
+        Statistics are of `second` (T, second_dim) where the accumulator is for two kinds of features. DataError when
+        they do not fit together.
+        """
         if len(feats) != len(alignment):
             raise DataError(f"{len(feats)} frames of features, {len(alignment)} in the alignment")
         if len(alignment) == 0:
@@ -196,8 +209,10 @@ class Accumulator:
             )
         if not np.isfinite(feats).all():
             raise DataError("features contain NaN or infinity")
-        self._feats.append(feats)
-        self._tids.append(alignment)
+        if self._second and second.shape != (len(feats), self.stats.dim):
+            raise DataError(f"second features of shape {second.shape}, expected {(len(feats), self.stats.dim)}")
+        weight = np.ones(len(feats)) if weight is None else weight
+        self._waiting.append((feats, alignment, weight, second if self._second else feats))
         self._frames += len(feats)
         if self._frames >= _BATCH:
             self.flush()
@@ -206,40 +221,51 @@ class Accumulator:
         """Add what is waiting to the statistics."""
         if not self._frames:
             return
-        tids = np.concatenate(self._tids)
-        self.stats.transitions += np.bincount(tids, minlength=len(self._tid_to_pdf))
+        feats, tids, weight, second = (np.concatenate(part) for part in zip(*self._waiting, strict=True))
+        self._waiting, self._frames = [], 0
+        self.stats.transitions += np.bincount(tids, weight, minlength=len(self._tid_to_pdf))
         pdf = self._tid_to_pdf[tids]
-        feats = np.concatenate(self._feats)
-        self._feats, self._tids, self._frames = [], [], 0
         order = np.argsort(pdf.astype(np.int32), kind="stable")
         x = extended(feats[order], self.gmm.dim, np.float64)
+        y = extended(second[order], self.stats.dim, np.float64) if self._second else x
+        weight = weight[order]
         ends = np.cumsum(np.bincount(pdf, minlength=self.gmm.num_pdfs))
         begin = 0
         for p in np.flatnonzero(np.diff(ends, prepend=0)):
-            self._add_pdf(int(p), x[begin : ends[p]])
+            self._add_pdf(int(p), x[begin : ends[p]], weight[begin : ends[p]], y[begin : ends[p]])
             begin = ends[p]
 
-    def _add_pdf(self, pdf: int, x: np.ndarray) -> None:
-        """Equation (1) for the frames x (N, 2 D + 1) = [x, x^2, 1] of one pdf."""
+    def _add_pdf(self, pdf: int, x: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
+        """Equation (1) for frames of one pdf: x (N, 2 D + 1) = [x, x^2, 1], y of the same form, weight (N,)."""
         stats = self.stats
         rows = slice(self.gmm.offsets[pdf], self.gmm.offsets[pdf + 1])
         params, sums, occ = self._params[rows], stats.sums[rows], stats.occ[rows]
         for begin in range(0, len(x), _BLOCK):
-            block = x[begin : begin + _BLOCK]
-            post = params @ block.T  # (M, N)
-            top = post.max(axis=0)
-            post -= top
-            np.exp(post, out=post)
-            norm = post.sum(axis=0)
-            post /= norm
-            total = float((top + np.log(norm)).sum())
-            products = post @ block
+            block = slice(begin, begin + _BLOCK)
+            post, like = gaussian_posteriors(params, x[block])
+            post *= weight[block]
+            total = float(like @ weight[block])
+            products = post @ y[block]
             if not np.isfinite(total) or np.abs(products).max() > _LARGEST:
                 raise DataError(f"overflow in the statistics of pdf {pdf}: bad features, or bad variances in the model")
             sums += products[:, :-1]
             occ += products[:, -1]
             stats.total_like += total
-        stats.total_frames += len(x)
+        stats.total_frames += weight.sum()
+
+
+def gaussian_posteriors(params: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Posteriors (M, N) of a pdf's Gaussians and the pdf's log-likelihoods (N,), in the precision of the arguments.
+
+    params (M, 2 D + 1) as `AmDiagGmm.params`, x (N, 2 D + 1) as `extended`.
+    """
+    post = params @ x.T
+    top = post.max(axis=0)
+    post -= top
+    np.exp(post, out=post)
+    norm = post.sum(axis=0)
+    post /= norm
+    return post, top + np.log(norm)
 
 
 def read_stats(rxfilenames: list[str]) -> GmmStats:
