@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ngsgd.backend import array_module, to_module
+from ngsgd.backend import array_module, module_of, to_module
 from ngsgd.egs.minibatch import Minibatch, read_minibatches
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_bytes_writer
@@ -37,19 +37,21 @@ SMOOTHING_MINIBATCHES = 20  # time constant of the average that divergence is ju
 class TrainOptions:
     """Options of nnet-train-ngsgd."""
 
-    minibatch_size: int = opt(128, "frames of one minibatch")
+    minibatch_size: int = opt(128, "frames of one minibatch", at_least=1)
     frame: int = opt(
         -1,
         "which labelled frame of each example to train on, counted from 0, skipping examples that have fewer; -1: all",
+        at_least=-1,
     )
     shuffle: bool = opt(False, "go through the frames in a random order")
     srand: str = opt(
         "0", "seed of all random numbers; several integers with commas between make one (seed,iteration,job)"
     )
-    minibatches_per_phase: int = opt(100, "log the objective each time after so many minibatches")
+    minibatches_per_phase: int = opt(100, "log the objective each time after so many minibatches", at_least=1)
     divergence_margin: float = opt(
         1.0,
         "stop when the objective is this many nats per frame below -log(number of pdfs), and worse than at the start",
+        at_least=0,
     )
     stats_out: str = opt("", "also write the objective and the other figures to this file, as JSON")
     device: str = opt("cpu", "where to compute", choices=("cpu", "gpu"))
@@ -203,7 +205,7 @@ class Trainer:
 
 
 def _norm(params: Any) -> float:
-    return float((params * params).sum(dtype=np.float64)) ** 0.5
+    return float(module_of(params).square(params, dtype=np.float64).sum()) ** 0.5
 
 
 def train(nnet: Nnet, minibatches: Iterable[Minibatch], options: TrainOptions) -> TrainStats:
@@ -242,16 +244,13 @@ def train_model(model_in: str, examples: str, model_out: str, options: TrainOpti
         options.minibatch_size,
         None if options.frame < 0 else options.frame,
         [*options.seed, 0] if options.shuffle else None,
-        left_context=nnet.left_context,
-        right_context=nnet.right_context,
-        input_dim=nnet.input_dim,
-        num_pdfs=nnet.output_dim,
+        **nnet.wanted_examples,
     )
-    log.info("computing %s", "on the GPU" if options.device == "gpu" else f"with {blas.library()}")
     stats = train(nnet, minibatches, options)
     log.info(
-        "trained on %d frames in %d minibatches: average log-prob per frame %.5f, %.0f frames/s",
+        "trained on %d frames in %d minibatches: average log-prob per frame %.5f, %.0f frames/s (%s)",
         *(stats.frames, stats.minibatches, stats.score.log_prob_per_frame, stats.frames_per_second),
+        "GPU" if options.device == "gpu" else blas.library(),
     )
     if options.stats_out:  # first: once the model exists, the job is done
         with open_bytes_writer(options.stats_out) as f:
