@@ -36,6 +36,7 @@ import numpy as np
 from ngsgd.egs.archive import EgsArchive
 from ngsgd.egs.example import NnetExample
 from ngsgd.errors import DataError
+from ngsgd.gmm.lda import LdaStats
 from ngsgd.gmm.model import AmDiagGmm
 from ngsgd.gmm.stats import GmmStats
 from ngsgd.hmm.topology import HmmState, Topology
@@ -47,7 +48,6 @@ from ngsgd.kaldi_io.packed import read_symmetric, write_symmetric
 from ngsgd.kaldi_io.stream import TokenWriter, open_reader, open_writer
 from ngsgd.kaldi_io.tables import SequentialReader, Writer
 from ngsgd.nnet.components.base import all_components, component_class
-from ngsgd.nnet.feature_transform import LdaStats
 from ngsgd.nnet.model import AmNnet, Nnet, read_model, read_nnet, write_model, write_nnet
 
 MEMORY = 192 << 20

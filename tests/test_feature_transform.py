@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from ngsgd.errors import DataError
+from ngsgd.gmm.lda import AccLdaOptions, LdaStats, spliced
 from ngsgd.kaldi_io.packed import read_symmetric, write_symmetric
 from ngsgd.kaldi_io.stream import open_reader, open_writer
-from ngsgd.nnet.feature_transform import AccLdaOptions, FeatureTransformOptions, LdaStats, estimate_transform, spliced
+from ngsgd.nnet.feature_transform import FeatureTransformOptions, estimate_transform
 
 PLAIN = FeatureTransformOptions(remove_offset=False, within_class_factor=1.0, max_singular_value=0.0)
 

@@ -9,6 +9,7 @@ import numpy as np
 from ngsgd.errors import DataError
 from ngsgd.features.stream import LengthOptions
 from ngsgd.hmm.transitions import TransitionModel
+from ngsgd.kaldi_io.posteriors import Posteriors
 from ngsgd.kaldi_io.tables import RandomReader
 from ngsgd.options import opt
 
@@ -28,7 +29,7 @@ class Labels:
     def __init__(self, rspecifier: str, transitions: TransitionModel, options: LabelOptions):
         """Raises DataError for senseless silence phones."""
         self._rspecifier, self._transitions, self._options = rspecifier, transitions, options
-        self._table = RandomReader(rspecifier, "int32_vector" if options.alignments else "posterior")
+        self._table = RandomReader(rspecifier, "int32_vector" if options.alignments else "posterior_arrays")
         self._scale = _transition_scale(transitions, options)
         self._shortened = 0
 
@@ -41,11 +42,8 @@ class Labels:
             raise DataError(f"no labels for it in {self._rspecifier}")
         value = self._table[key]
         if self._options.alignments:
-            frame, tid, weight = np.arange(len(value)), value, np.ones(len(value))
-        else:
-            frame = np.repeat(np.arange(len(value)), [len(entry) for entry in value])
-            pairs = np.array([pair for entry in value for pair in entry], np.float64).reshape(-1, 2)
-            tid, weight = pairs[:, 0].astype(np.int32), pairs[:, 1]
+            value = Posteriors.of_alignment(value)
+        frame, tid, weight = value.frame, value.label, value.weight.astype(np.float64)
         common = self._options.common(frames, len(value))
         top = self._transitions.num_transition_ids
         if len(tid) and not 0 < tid.min() <= tid.max() <= top:
