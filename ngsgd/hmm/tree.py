@@ -69,7 +69,7 @@ class Table:
         """Write to a TokenWriter."""
         w.token("TE")
         w.int32(self.key)
-        _write_uint32(w, len(self.children))
+        write_uint32(w, len(self.children))
         w.token("(")
         for child in self.children:
             if child is None:
@@ -113,7 +113,7 @@ class Split:
         w.newline()
 
 
-def _write_uint32(w, value: int) -> None:
+def write_uint32(w, value: int) -> None:
     """Kaldi writes a table's size as an unsigned integer, whose size byte is negative."""
     if w.binary:
         w.raw(struct.pack("<bI", -4, value))
