@@ -84,6 +84,48 @@ def test_each_problem_is_named(make, files, expected):
     assert any(m.startswith(expected) for m in found), found
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("utt2dur", "a-1 1.5\na-2 long\nb-1 2\n", "utt2dur:2: 'a-2': expected a length in seconds, found 'long'"),
+        ("utt2dur", "a-1 1.5\na-2 nan\nb-1 2\n", "utt2dur:2: 'a-2': expected a length in seconds, found 'nan'"),
+        ("utt2num_frames", "a-1 1.5\na-2 2\nb-1 2\n", "utt2num_frames:1: 'a-1': expected a number of frames"),
+        ("utt2uniq", "a-1 a-1\na-2 a-1 x\nb-1 b-1\n", "utt2uniq:2: 'a-2': expected one value, found 2"),
+        ("spk2gender", "a f\n", "spk2gender: 1 of 2 speaker ids in utt2spk are missing: 'b'"),
+    ],
+)
+def test_values_are_checked(make, name, text, expected):
+    assert any(m.startswith(expected) for m in messages(make(**{name: text})))
+
+
+def test_a_mistake_on_every_line_is_told_once(make, run):
+    ids = [f"a-{i:04d}" for i in range(1000)]
+    path = make(
+        utt2spk="".join(f"{u} a\n" for u in ids),
+        spk2utt=f"a {' '.join(ids)}\n",
+        wav="".join(f"{u} touch |\n" for u in ids),
+        text="".join(f"{u} ONE\r\n" for u in ids),
+        utt2lang="".join(f"{u} en\n" for u in ids[:500]) + "".join(f"x{u} en\n" for u in ids[:20]),
+    )
+    lines = run("validate_data_dir.py", "--no-feats", path, status=1).stderr.replace(f"{path}/", "").splitlines()
+    returns = [line for line in lines if "CARRIAGE RETURN" in line]
+    assert len(returns) == 11
+    assert returns[9].startswith("ERROR (validate_data_dir.py) text:10: U+000D")
+    assert returns[10].endswith("text: 990 more: U+000D (CARRIAGE RETURN)")
+    assert any(line.endswith("utt2lang:501: utterance 'xa-0000' is not in utt2spk") for line in lines)
+    assert any(line.endswith("utt2lang: 10 more: utterance ids not in utt2spk") for line in lines)
+    assert "1021 errors, 0 warnings" in lines[-1]
+
+
+def test_what_validation_may_be_told_to_let_pass(make, run):
+    path = make(text="a-1 ONE\na-2 TWO\u00a0THREE\nb-1 FOUR\n")
+    result = run("validate_data_dir.py", "--no-feats", "--non-print", path)
+    assert "WARNING (validate_data_dir.py)" in result.stderr and "U+00A0" in result.stderr
+    path = make(utt2spk="a-1 y\na-2 x\nb-1 y\n", spk2utt="x a-2\ny a-1 b-1\n")
+    assert len(messages(path)) == 1
+    assert messages(path, no_spk_sort=True) == []
+
+
 def test_a_stray_pipe_behind_a_file(make):
     path = make()
     (path / "x.wav").write_bytes(b"RIFF")
@@ -154,6 +196,25 @@ def test_fix_drops_recordings_that_are_not_there(make, tmp_path, caplog):
     directory, _ = fix(make(wav=lines))
     assert directory.utterances == ["a-1"]
     assert "no such file" in caplog.text and "remove the '|'" in caplog.text
+
+
+def test_fix_drops_what_its_speaker_or_recording_lacks(make, caplog):
+    directory, _ = fix(make(cmvn="a x:1\n"))
+    assert directory.utterances == ["a-1", "a-2"]
+    assert "dropped 'b-1': speaker 'b': not in cmvn.scp" in caplog.text
+
+
+def test_fix_drops_a_file_of_nonsense_that_can_be_made_anew(make, caplog):
+    directory, _ = fix(make(utt2dur="a-1 1\na-2 x\nb-1 2\n", utt2num_frames="a-1 1\na-2 2\nb-1 2\n"))
+    assert directory.utterances == ["a-1", "a-2", "b-1"]
+    assert "utt2dur lacks lines or is wrong" in caplog.text
+    assert "utt2num_frames" in directory.files and "utt2dur" not in directory.files
+
+
+def test_fix_backs_up_only_what_changes(make):
+    path = make(text="b-1 FOUR\na-1 ONE\na-2 TWO\n")
+    fix(path)
+    assert [p.name for p in (path / ".backup").iterdir()] == ["text"]
 
 
 def test_fix_refuses_to_leave_nothing(make):

@@ -1,5 +1,8 @@
 """Combining, copying, filtering and mapping data directories and their files."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ngsgd.data.combine import CombineOptions, combine
@@ -7,6 +10,25 @@ from ngsgd.data.copy import CopyOptions, copy
 from ngsgd.data.datadir import DataDir
 from ngsgd.data.split import split
 from ngsgd.errors import DataError
+
+UTILS = sorted(p.name for p in (Path(__file__).parents[1] / "utils").glob("*.py") if p.name != "run.py")
+
+
+@pytest.mark.parametrize("tool", UTILS)
+def test_every_tool_has_help_and_says_what_is_wrong(tool, run, tmp_path):
+    text = run(tool, "--help").stdout
+    usage = re.search(rf"^Usage: {tool} (.*)$", text, re.MULTILINE)[1]
+    assert re.search(rf"^e\.g\.: .*{tool} ", text, re.MULTILINE) and "Options:" in text
+    assert "no-such-option" in run(tool, "--no-such-option", status=2).stderr
+    needed = [word for word in usage.split() if not word.startswith("[")]
+    if needed:
+        run(tool, status=2)
+        needed = ["1" if word == "N" else f"none{i}" for i, word in enumerate(needed)]
+        if tool == "subset_data_dir.py":
+            needed.insert(1, "1")
+        message = run(tool, *needed, status=1).stderr.splitlines()
+        assert message[-1].startswith(f"ERROR ({tool}) ") and len(message) == 1
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
