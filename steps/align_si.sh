@@ -9,10 +9,14 @@
 # earlier run has done with the same model and data is not done again.
 #
 #   --nj N                jobs (default 4); utterances are divided evenly between them
+#   --per-spk true        divide speakers between the jobs instead
+#   --model FILE          (default SRC_DIR/final.mdl; without transforms SRC_DIR/final.alimdl, where there is one)
+#   --transform-dir DIR   fMLLR transforms of the speakers of DATA (align_fmllr.sh makes them)
 #   --cmd CMD             launcher (default run.py)
 #   --beam X, --retry-beam X, --careful true    see gmm-align-compiled (its defaults)
 #   --boost-silence X     factor on silence while aligning (default 1)
 #   --use-graphs true     use the training graphs of SRC_DIR, made there from the same data with the same number of jobs
+#   --graphs DIR          use those of DIR, likewise
 set -euo pipefail
 
 nj=4
@@ -22,6 +26,10 @@ retry_beam=
 careful=
 boost_silence=1
 use_graphs=false
+graphs=
+per_spk=false
+model=
+transform_dir=
 . parse_options.sh
 . feature_pipeline.sh
 
@@ -31,39 +39,49 @@ lang=$2
 src=$3
 dir=$4
 
+if [ -z "$model" ]; then
+  model=$src/final.mdl
+  if [ -z "$transform_dir" ] && [ -f "$src/final.alimdl" ]; then model=$src/final.alimdl; fi
+fi
+if $use_graphs; then graphs=$src; fi
 expect_files "$data/feats.scp" "$data/cmvn.scp" "$data/text" "$lang/L.fst" "$lang/words.txt" "$lang/phones.txt" \
-  "$lang/oov.int" "$lang/phones/optional_silence.csl" "$src/final.mdl" "$src/tree"
+  "$lang/oov.int" "$lang/phones/optional_silence.csl" "$src/final.mdl" "$model" "$src/tree" \
+  ${graphs:+"$graphs/num_jobs"}
 if [ -f "$src/phones.txt" ] && ! cmp -s "$src/phones.txt" "$lang/phones.txt"; then
   echo "align_si.sh: $src and $lang have different phones (phones.txt)" >&2
   exit 1
 fi
-nj=$(limit_jobs.py "$data" "$nj")
-if $use_graphs && [ "$(cat "$src/num_jobs")" != "$nj" ]; then
-  echo "align_si.sh: --use-graphs: $src has $(cat "$src/num_jobs") jobs, asked for $nj" >&2
+split_jobs "$(if $per_spk; then echo spk; else echo utt; fi)"
+if [ -n "$graphs" ] && [ "$(cat "$graphs/num_jobs")" != "$nj" ]; then
+  echo "align_si.sh: the graphs of $graphs are of $(cat "$graphs/num_jobs") jobs, asked for $nj" >&2
   exit 1
 fi
-split_data_dir.py --per-utt "$data" "$nj"
-split=$data/split${nj}utt
 mkdir -p "$dir/log"
 printf '%s\n' "$nj" >"$dir/num_jobs"
 cp "$lang/phones.txt" "$dir/phones.txt"
-for file in tree final.mdl final.occs cmvn_opts delta_opts splice_opts final.mat full.mat; do
+for file in tree final.mdl final.alimdl final.occs cmvn_opts delta_opts splice_opts final.mat full.mat; do
   [ ! -f "$src/$file" ] || cp "$src/$file" "$dir/$file"
 done
 
-feats=$(feature_pipeline "$data" "$split/JOB/feats.scp" "$src" delta)
+transforms=()
+if [ -n "$transform_dir" ]; then
+  transform_files "$transform_dir"
+  expect_files "${files[@]}"
+  transforms=("${files[@]}")
+fi
+feats=$(feature_pipeline "$data" "$split/JOB/feats.scp" "$src" delta "$transform_dir")
 align=(gmm-align-compiled --boost-silence="$boost_silence"
   --silence-phones="$(cat "$lang/phones/optional_silence.csl")" ${beam:+--beam="$beam"}
   ${retry_beam:+--retry-beam="$retry_beam"} ${careful:+--careful="$careful"})
-inputs=("$src/final.mdl" "$lang/L.fst" "$split/JOB/text" "$split/JOB/feats.scp")
-if $use_graphs; then
-  graphs="ark:gunzip -c $(printf %q "$src/fsts.JOB.gz") |"
+if [ -n "$graphs" ]; then
+  source="ark:gunzip -c $(printf %q "$graphs/fsts.JOB.gz") |"
 else
   transcripts=$(printf 'ark:sym2int.py --map-oov=%q --fields=2- %q %q |' "$(cat "$lang/oov.int")" "$lang/words.txt" \
     "$split/JOB/text")
-  graphs=$(printf 'ark:compile-train-graphs %q %q %q %q ark:- |' "$src/tree" "$src/final.mdl" "$lang/L.fst" "$transcripts")
+  source=$(printf 'ark:compile-train-graphs %q %q %q %q ark:- |' "$src/tree" "$model" "$lang/L.fst" "$transcripts")
 fi
-echo "align_si.sh: aligning $data with $src, alignments to $dir" >&2
+echo "align_si.sh: aligning $data with $model, alignments to $dir" >&2
 $cmd JOB=1:"$nj" "$dir/log/align.JOB.log" \
-  unless_done.sh "$dir/log/align.JOB.done" "$dir/ali.JOB.gz" "${inputs[@]}" -- \
-  "${align[@]}" "$src/final.mdl" "$graphs" "ark,s,cs:${feats#ark:}" "ark:| gzip -nc > $(printf %q "$dir/ali.JOB.gz")"
+  unless_done.sh "$dir/log/align.JOB.done" "$dir/ali.JOB.gz" "$model" "$lang/L.fst" "$split/JOB/text" \
+  "$split/JOB/feats.scp" "${transforms[@]}" -- \
+  "${align[@]}" "$model" "$source" "ark,s,cs:${feats#ark:}" "ark:| gzip -nc > $(printf %q "$dir/ali.JOB.gz")"

@@ -16,6 +16,8 @@
 #   --min-lmwt N, --max-lmwt N, --word-ins-penalty X,Y,...      the grid (decode-faster's defaults)
 #   --transform-dir DIR        fMLLR transforms of the speakers of DATA; asked for where the model was trained on some
 #   --online-ivector-dir DIR   append these i-vectors
+#   --posteriors true          also write post.1.gz ...: posteriors of transition-ids, of all paths in the lattice beam
+#   --per-spk true             divide speakers between the jobs instead of utterances
 #   --skip-scoring true        no scoring
 #   --scoring-opts OPTS        options of score-wer
 set -euo pipefail
@@ -33,6 +35,8 @@ max_lmwt=
 word_ins_penalty=
 transform_dir=
 online_ivector_dir=
+posteriors=false
+per_spk=false
 skip_scoring=false
 scoring_opts=
 . parse_options.sh
@@ -43,22 +47,28 @@ graph=$1
 data=$2
 dir=$3
 source=$(dirname "$dir")
+needs_transforms=false
+if [ -z "$model" ] && { [ -f "$source/speaker_transforms" ] || [ -f "$source/final.alimdl" ]; }; then
+  needs_transforms=true
+fi
 : "${model:=$source/final.mdl}"
 
 expect_files "$graph/HCLG.fst" "$graph/words.txt" "$data/feats.scp" "$data/utt2spk" "$model" \
   ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}
-if [ -z "$transform_dir" ] && [ -f "$source/speaker_transforms" ]; then
+if [ -z "$transform_dir" ] && $needs_transforms; then
   echo "decode_model.sh: $source was trained on features with a transform for each speaker (fMLLR); give those of $data:" \
-    "--transform-dir DIR with trans.1 ... and num_jobs" >&2
+    "--transform-dir DIR with trans.1 ... and num_jobs; for a GMM, decode_fmllr.sh makes them" >&2
   exit 1
 fi
-for file in ${transform_dir:+"$transform_dir/trans.1" "$transform_dir/num_jobs"}; do
-  [ -f "$file" ] || { echo "decode_model.sh: no such file: $file, transforms of the speakers" >&2; exit 1; }
-done
+transforms=()
+if [ -n "$transform_dir" ]; then
+  expect_files "$transform_dir/num_jobs"
+  transform_files "$transform_dir"
+  expect_files "${files[@]}"
+  transforms=("${files[@]}")
+fi
 mkdir -p "$dir/log"
-nj=$(limit_jobs.py "$data" "$nj")
-split_data_dir.py --per-utt "$data" "$nj"
-split=$data/split${nj}utt/JOB
+split_jobs "$(if $per_spk; then echo spk; else echo utt; fi)"
 
 options=(--acoustic-scale="$acwt" ${beam:+--beam="$beam"} ${lattice_beam:+--lattice-beam="$lattice_beam"}
   ${max_active:+--max-active="$max_active"} ${min_lmwt:+--min-lmwt="$min_lmwt"} ${max_lmwt:+--max-lmwt="$max_lmwt"}
@@ -68,10 +78,11 @@ if [ -n "$online_ivector_dir" ]; then
   options+=(--ivectors="scp:$online_ivector_dir/ivector_online.scp"
     --ivector-period="$(cat "$online_ivector_dir/ivector_period")")
 fi
-feats=$(feature_pipeline "$data" "$split/feats.scp" "$source" "$features" "$transform_dir")
+if $posteriors; then options+=(--posteriors="ark:| gzip -1nc > $(printf %q "$dir/post.JOB.gz")"); fi
+feats=$(feature_pipeline "$data" "$split/JOB/feats.scp" "$source" "$features" "$transform_dir")
 $cmd JOB=1:"$nj" "$dir/log/decode.JOB.log" \
   unless_done.sh "$dir/log/decode.JOB.done" "$dir/hyp.JOB.gz" "$model" "$graph/HCLG.fst" "$graph/words.txt" \
-  "$split/feats.scp" -- \
+  "$split/JOB/feats.scp" "${transforms[@]}" -- \
   decode-faster "${options[@]}" "$model" "$graph/HCLG.fst" "$graph/words.txt" "$feats" \
   "ark:| gzip -nc > $(printf %q "$dir/hyp.JOB.gz")"
 printf '%s\n' "$nj" >"$dir/num_jobs"

@@ -1,14 +1,33 @@
 # The features that a model takes, as a table read through a pipe. To be sourced:
 #
-#   feats=$(feature_pipeline DATA SCP MODEL_DIR raw [TRANSFORM_DIR])
+#   feats=$(feature_pipeline DATA SCP MODEL_DIR raw [TRANSFORMS])
 #
 # SCP lists the utterances, a part of DATA/feats.scp. MODEL_DIR says how, in the files that training leaves there and
 # Kaldi's own directories have: feat_type (raw, delta or lda; without it: lda where final.mat is, else the fourth
-# argument), cmvn_opts, delta_opts (of delta), delta_order (of raw), splice_opts and final.mat (of lda). TRANSFORM_DIR
-# holds trans.1 ... trans.N, fMLLR transforms by speaker, and num_jobs, their number.
+# argument), cmvn_opts, delta_opts (of delta), delta_order (of raw), splice_opts and final.mat (of lda). TRANSFORMS are
+# fMLLR transforms by speaker: a directory with trans.1 ... trans.N and num_jobs, their number, or a table, ark:FILE.
+#
+#   transform_files DIR   the transforms of a directory, in the array `files`
+#   split_jobs spk|utt    divides the speakers or the utterances of $data between $nj jobs, or fewer where there are
+#                         fewer; sets nj, and split: the parts are $split/1 ... $split/$nj
+
+split_jobs() {
+  local limit=() unit=()
+  if [ "$1" = spk ]; then limit=(--per-spk); else unit=(--per-utt); fi
+  nj=$(limit_jobs.py "${limit[@]}" "$data" "$nj")
+  split_data_dir.py "${unit[@]}" "$data" "$nj"
+  split=$data/split$nj
+  [ "$1" = spk ] || split+=utt
+}
+
+transform_files() {
+  local job
+  files=()
+  for job in $(seq "$(cat "$1/num_jobs")"); do files+=("$1/trans.$job"); done
+}
 
 feature_pipeline() {
-  local data=$1 scp=$2 model=$3 type=$4 transforms=${5-} pipeline cmvn_opts job files=
+  local data=$1 scp=$2 model=$3 type=$4 transforms=${5-} pipeline cmvn_opts files
   cmvn_opts=$(cat "$model/cmvn_opts" 2>/dev/null || true)
   [ -f "$data/cmvn.scp" ] || {
     echo "feature_pipeline: no $data/cmvn.scp: run compute_cmvn.sh first" >&2
@@ -36,9 +55,14 @@ feature_pipeline() {
       return 1
       ;;
   esac
-  if [ -n "$transforms" ]; then
-    for job in $(seq "$(cat "$transforms/num_jobs")"); do files+=$(printf ' %q' "$transforms/trans.$job"); done
-    pipeline+=$(printf " | transform-feats --utt2spk=ark:%q 'ark:cat%s |' ark:- ark:-" "$data/utt2spk" "$files")
-  fi
+  case $transforms in
+    "" | ark:*) ;;
+    *)
+      transform_files "$transforms"
+      transforms="ark:cat$(printf ' %q' "${files[@]}") |"
+      ;;
+  esac
+  [ -z "$transforms" ] ||
+    pipeline+=$(printf " | transform-feats --utt2spk=ark:%q %q ark:- ark:-" "$data/utt2spk" "$transforms")
   printf 'ark:%s |' "$pipeline"
 }

@@ -36,15 +36,7 @@ each_job() {
 gmm_begin() {
   local option inputs unit=$1 options=$2
   shift 2
-  if [ "$unit" = spk ]; then
-    nj=$(limit_jobs.py --per-spk "$data" "$nj")
-    split_data_dir.py "$data" "$nj"
-    split=$data/split$nj
-  else
-    nj=$(limit_jobs.py "$data" "$nj")
-    split_data_dir.py --per-utt "$data" "$nj"
-    split=$data/split${nj}utt
-  fi
+  split_jobs "$unit"
   inputs=$(
     for option in $options; do printf -- '--%s=%s\n' "${option//_/-}" "${!option}"; done
     sha256sum "$@"

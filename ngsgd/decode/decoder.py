@@ -13,6 +13,7 @@ from ngsgd.decode.lattice import Lattice
 from ngsgd.decode.search import DecodingGraph, SearchOptions, search
 from ngsgd.errors import DataError
 from ngsgd.features.stream import for_each, read_features
+from ngsgd.kaldi_io.posteriors import Posteriors
 from ngsgd.kaldi_io.tables import RandomReader, Writer
 from ngsgd.lang.symbols import SymbolTable
 from ngsgd.options import opt
@@ -32,6 +33,9 @@ class DecodeOptions:
     log_likelihoods: bool = opt(False, "the features are log-likelihoods already; the model gives its transitions")
     num_pdfs: int = opt(0, "refuse a model with another number of pdfs, that of the graph; 0: do not check")
     alignments: str = opt("", "also write the transition-ids of the best paths of the search to this wspecifier")
+    posteriors: str = opt(
+        "", "also write posteriors of transition-ids, of all paths within the lattice beam, to this one"
+    )
 
     def grid(self) -> list[tuple[int, float]]:
         """(language-model weight, word insertion penalty) of each hypothesis. DataError when there is none."""
@@ -89,6 +93,7 @@ def decode(
     with ExitStack() as stack:
         out = stack.enter_context(Writer(wspecifier, "tokens"))
         alignments = stack.enter_context(Writer(options.alignments, "int32_vector")) if options.alignments else None
+        posteriors = stack.enter_context(Writer(options.posteriors, "posterior_arrays")) if options.posteriors else None
 
         def work(utterance: str, feats: np.ndarray) -> None:
             nonlocal partial
@@ -109,6 +114,10 @@ def decode(
             log.info("%s: cost %.4f a frame over %d frames", utterance, cost / len(loglikes), len(loglikes))
             if alignments:
                 alignments.write(utterance, best.transition_ids)
+            if posteriors:
+                frame, tid, weight = lattice.posteriors(width.acoustic_scale)
+                counts = np.bincount(frame, minlength=len(loglikes))
+                posteriors.write(utterance, Posteriors(counts, tid, weight))
 
         done, failed = for_each(_features(rspecifier, options), work)
         log.info(

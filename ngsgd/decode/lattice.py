@@ -81,3 +81,18 @@ class Lattice:
         end = self.dst[arcs[-1]] if len(arcs) else 0
         graph_cost = float(self.graph[arcs].sum() + self.final[end])
         return Path(words[words > 0], ids[ids > 0], graph_cost, float(self.acoustic[arcs].sum()))
+
+    def posteriors(self, acoustic_scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(frame, transition-id, posterior) (N,) of all paths together, by frame; those of a frame sum to 1.
+
+        The probability of a path is taken to be proportional to exp(-graph - acoustic_scale * acoustic).
+        """
+        from ngsgd.decode.lattice_kernel import arc_posteriors
+
+        cost = self.graph + acoustic_scale * self.acoustic
+        consuming = self.transition_id > 0
+        frame, posterior = arc_posteriors(self.num_states, self.src, self.dst, consuming, cost, self.final)
+        tid = self.transition_id[consuming].astype(np.int64)
+        width = tid.max() + 1
+        label, which = np.unique(frame[consuming] * width + tid, return_inverse=True)
+        return label // width, label % width, np.bincount(which, posterior[consuming])

@@ -60,3 +60,28 @@ def shortest_path(num_states, src, dst, cost, final):
         length += 1
         at = src[back[at]]
     return path[:length][::-1].copy()
+
+
+@jit
+def arc_posteriors(num_states, src, dst, consuming, cost, final):
+    """(frame, posterior) of each arc: frames consumed before it, share of the paths' exp(-cost) that goes through it.
+
+    Arcs sorted by src, states in topological order.
+    """
+    forward = np.full(num_states, np.inf)  # minus the logarithm of the sum over the paths to a state
+    backward = final.copy()
+    time = np.zeros(num_states, np.int32)
+    forward[0] = 0.0
+    for k in range(src.size):
+        forward[dst[k]] = _add(forward[dst[k]], forward[src[k]] + cost[k])
+        time[dst[k]] = time[src[k]] + consuming[k]
+    for k in range(src.size - 1, -1, -1):
+        backward[src[k]] = _add(backward[src[k]], backward[dst[k]] + cost[k])
+    return time[src], np.exp(backward[0] - forward[src] - cost - backward[dst])
+
+
+@jit
+def _add(a, b):
+    """- log(exp(-a) + exp(-b))."""
+    low, high = min(a, b), max(a, b)
+    return low if high == np.inf else low - np.log1p(np.exp(low - high))
