@@ -124,6 +124,8 @@ def _programs() -> Iterator[Finding]:
 def _processor() -> Iterator[Finding]:
     import numpy as np
 
+    from ngsgd.nnet.blas import library
+
     cores = len(os.sched_getaffinity(0))
     yield Finding(OK, "cores", f"{cores} usable of {os.cpu_count()}")
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
@@ -131,6 +133,7 @@ def _processor() -> Iterator[Finding]:
     text = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
     text += f", {threads} threads" if threads else ""
     named = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
+    text += f"; training multiplies with {library()}"
     yield Finding(OK, "BLAS", f"{text} ({', '.join(named) if named else 'no thread variable set'})")
     if threads and threads > 1:
         yield Finding(

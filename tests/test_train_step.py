@@ -36,8 +36,8 @@ def test_other_phones_are_refused(run, inputs):
 
 
 def test_impossible_options_are_refused(run, inputs):
-    result = run("train_ngsgd.py", "--hidden-layers=0", "data", "lang", "ali", "exp", status=1)
-    assert "--hidden-layers: expected 1 or more, got 0" in result.stderr
+    result = run("train_ngsgd.py", "--hidden-layers=0", "data", "lang", "ali", "exp", status=2)
+    assert "--hidden-layers: expected at least 1, got 0" in result.stderr
     assert run("train_ngsgd.py", "--final=best", "data", "lang", "ali", "exp", status=2).stdout == ""
     assert not (inputs / "exp").exists()
 
