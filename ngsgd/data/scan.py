@@ -3,7 +3,7 @@
 Separators are the space and the tab; other white space (a non-breaking space, a carriage return, ...) looks like one
 to a person and not to a program, so it is named by its code point.
 
-A file with nothing odd in it is split as a whole; any other is gone through line by line, ten times as slowly.
+A file with nothing odd in it is split as a whole; any other is gone through line by line, several times as slowly.
 """
 
 import re
