@@ -17,10 +17,11 @@ from ngsgd.nnet.compute import (
     finish_output,
     objective_of_examples,
 )
+from ngsgd.nnet.components.base import all_components, component_class
 from ngsgd.nnet.config import nnet_from_config
 from ngsgd.nnet.copy_model import CopyOptions, copy
 from ngsgd.nnet.info import InfoOptions, describe
-from ngsgd.nnet.model import Nnet, read_model, read_nnet, write_model
+from ngsgd.nnet.model import Nnet, read_model, read_nnet, write_model, write_nnet
 
 NETWORKS = """block block_precon fixed maxout multisplice pnorm_online pnorm_online1 pnorm_online_fast pnorm_onlinebig
 pnorm_p3 pnorm_plain pnorm_simple pnorm_simple_fast power relu sigmoid softhinge sumgroup tanh"""
@@ -41,6 +42,15 @@ def test_kaldis_models_come_back_byte_for_byte(golden, tmp_path):
         data = path.read_bytes()
         copy(str(path), str(tmp_path / "copy"), CopyOptions(binary=data[:2] == b"\0B"))
         assert (tmp_path / "copy").read_bytes() == data, path
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_every_kind_of_component_is_written_and_read_as_a_file(binary, tmp_path):
+    """Also a p-norm of infinite p, which is no damage."""
+    for name in all_components():
+        for component in component_class(name).examples(np.random.default_rng(0)):
+            write_nnet(Nnet([component]), f"{tmp_path}/x", binary)
+            assert not read_nnet(f"{tmp_path}/x").shape_difference(Nnet([component]))
 
 
 def text_of_binary_of_text(path, folder):

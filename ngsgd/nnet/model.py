@@ -187,6 +187,8 @@ class AmNnet:
         """DataError naming the component when there is NaN or infinity in a parameter, statistic, setting or prior."""
         for i, component in enumerate(self.nnet):
             for name, value in vars(component).items():
+                if name in component.may_be_infinite:
+                    continue
                 if isinstance(value, np.ndarray | float) and not np.isfinite(value).all():
                     what = f"the {name} of component {i} ({component.type_name})"
                     raise DataError(f"{self.nnet.where}: NaN or infinity in {what}: take an earlier model")

@@ -99,6 +99,7 @@ class Component:
     Config: ClassVar[type]
     fields: ClassVar[tuple[Field, ...]] = ()
     array_names: ClassVar[tuple[str, ...]] = ()  # attributes that move with `to` and `astype`
+    may_be_infinite: ClassVar[tuple[str, ...]] = ()  # settings for which infinity means something
     needs_x: ClassVar[bool] = False
     needs_y: ClassVar[bool] = False
     takes_ones: ClassVar[bool] = False

@@ -60,6 +60,7 @@ class PnormComponent(GroupComponent):
 
     Config = PnormConfig
     fields = (*GroupComponent.fields, Field("<P>", "float32", "p"))
+    may_be_infinite = ("p",)  # the largest of a group
 
     @classmethod
     def examples(cls, rng: np.random.Generator) -> list["PnormComponent"]:
