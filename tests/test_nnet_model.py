@@ -7,6 +7,7 @@ from ngsgd.errors import DataError
 from ngsgd.kaldi_io.stream import open_reader
 from ngsgd.kaldi_io.tables import SequentialReader
 from ngsgd.nnet.backprop import Workspace, frame_times
+from ngsgd.nnet.components.base import all_components, component_class
 from ngsgd.nnet.compute import (
     ComputeFromEgsOptions,
     ComputeOptions,
@@ -17,7 +18,6 @@ from ngsgd.nnet.compute import (
     finish_output,
     objective_of_examples,
 )
-from ngsgd.nnet.components.base import all_components, component_class
 from ngsgd.nnet.config import nnet_from_config
 from ngsgd.nnet.copy_model import CopyOptions, copy
 from ngsgd.nnet.info import InfoOptions, describe
