@@ -37,6 +37,7 @@ from ngsgd.egs.archive import EgsArchive
 from ngsgd.egs.example import NnetExample
 from ngsgd.errors import DataError
 from ngsgd.gmm.lda import LdaStats
+from ngsgd.gmm.mllt import MlltStats
 from ngsgd.gmm.model import AmDiagGmm
 from ngsgd.gmm.stats import GmmStats
 from ngsgd.hmm.topology import HmmState, Topology
@@ -45,6 +46,7 @@ from ngsgd.hmm.tree import ContextDependency, Leaf, Split, Table, monophone_tree
 from ngsgd.kaldi_io.compressed import CompressedMatrix
 from ngsgd.kaldi_io.fst import FstArrays, fst_bytes, read_fst, write_fst
 from ngsgd.kaldi_io.packed import read_symmetric, write_symmetric
+from ngsgd.kaldi_io.posteriors import Posteriors
 from ngsgd.kaldi_io.stream import TokenWriter, open_reader, open_writer
 from ngsgd.kaldi_io.tables import SequentialReader, Writer
 from ngsgd.nnet.components.base import all_components, component_class
@@ -115,6 +117,11 @@ def _examples(rng: np.random.Generator) -> list[NnetExample]:
         made.append(NnetExample([[(3, 1.0)], [(1, 1.0)]], rows, 4, rng.standard_normal(3).astype(np.float32)))
     labels = [[(3, 0.5), (2, 0.5)], [(1, 1.0)]]
     return [*made, NnetExample(labels, made[0].input, 2), NnetExample([[]], made[1].input, 0)]
+
+
+def _posteriors(rng: np.random.Generator) -> Posteriors:
+    counts = np.array([1, 1, 1, 0, 0, 2, 1], np.int32)
+    return Posteriors(counts, np.arange(1, 7, dtype=np.int32), rng.random(6).astype(np.float32))
 
 
 def _transitions() -> TransitionModel:
@@ -209,6 +216,7 @@ def readers() -> dict[str, Reader]:
         "int32": _table("int32", [17]),
         "float": _table("float", [0.5]),
         "posterior": _table("posterior", [[[(1, 0.5), (2, 0.5)], [], [(3, 1.0)]]]),
+        "posterior_arrays": _table("posterior_arrays", [_posteriors(rng)]),
         "nnet_example": _table("nnet_example", _examples(rng)),
         "fst table": _table("fst", [fst.to_vector() for fst in fsts]),
         "fst": Reader([fst_bytes(f.to_vector()) for f in fsts] + [f.const_bytes() for f in fsts], read_fst, write_fst),
@@ -220,6 +228,7 @@ def readers() -> dict[str, Reader]:
         "mixtures": _object([gmm], AmDiagGmm.read, _write),
         "GMM statistics": _object([stats], GmmStats.read, _write),
         "LDA statistics": _object([lda], LdaStats.read, _write, text=False),
+        "MLLT statistics": _object([MlltStats(2)], MlltStats.read, _write, text=False),
         "network": Reader(
             [_bytes_written(lambda p, n: write_nnet(n, p), n) for n in _networks(rng)],
             read_nnet,

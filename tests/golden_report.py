@@ -19,6 +19,7 @@ from ngsgd.nnet.train import TrainOptions, train
 from tests import test_features_golden as mfcc
 from tests.conftest import SHARED
 from tests.golden_operations import operations
+from tests.test_lda_mllt import agreement as lda_and_mllt
 from tests.test_train import STEPS, kaldis_run, largest_difference, minibatches_for
 
 Row = tuple[str, float, float]  # case, difference, bound
@@ -101,6 +102,7 @@ def main(markdown: bool) -> int:
         training_steps(steps),
         log_probs(golden),
         operations(golden),
+        lda_and_mllt(golden),
     ):
         for case, difference, bound in rows:
             agrees = difference <= bound

@@ -82,6 +82,11 @@ def test_no_option_hides_an_argument(program, run):
 
 
 IMPOSSIBLE = """
+acc-lda --rand-prune=-1
+est-lda --dim=0
+est-lda --shrinkage=2
+est-mllt --num-iters=0
+gmm-acc-mllt --silence-weight=-1
 nnet-adjust-priors --minibatch-size=0
 nnet-adjust-priors --prior-floor=-1
 nnet-align --beam=0

@@ -11,7 +11,14 @@ Symbols: C classes (pdfs), D dimensions (spliced features), x (D,) a frame, w it
 
 A is unique up to the sign of its rows (where the λ differ), and Kaldi's est-lda gives the same. Kaldi takes a Cholesky
 factor for L, which breaks down on a singular W: a constant column, copies of a column, fewer frames than dimensions.
-From (1) and (2) it shows which scales and correlations are no more than rounding errors; they are floored.
+(1) and (2) show which scales and correlations are no more than rounding errors. A constant column is left out; where an
+eigenvalue is none,
+
+    P ← (1 - ρ) P + ρ                                                                                           (6)
+    ρ = ((1 - 2/D) tr P² + tr² P) / ((n + 1 - 2/D) (tr P² - tr² P / D)),  at most 1, at least 0.001             (7)
+
+with n frames less the classes: the oracle approximating shrinkage of Y. Chen, A. Wiesel, Y. Eldar, A. Hero, "Shrinkage
+algorithms for MMSE covariance estimation", IEEE Transactions on Signal Processing 58 (2010).
 
 File format: Kaldi's LDA accumulators, byte for byte.
 """
@@ -39,7 +46,7 @@ log = logging.getLogger(__name__)
 
 _CONSTANT = 1e-5  # standard deviation within classes, of the root mean square, that is a rounding error
 _SINGULAR = 1e-6  # smallest eigenvalue of R, of the largest, that statistics in single precision can tell from 0
-_FLOOR = 1e-3  # what such eigenvalues become; their mean is 1
+_FLOOR = 1e-3  # what such eigenvalues become at least; their mean is 1
 
 
 class LdaStats:
@@ -233,7 +240,9 @@ def discriminants(stats: LdaStats, within_class_factor: float = 1.0, shrinkage: 
     A singular within-class covariance is floored, with a warning. DataError without frames, and where nothing varies.
     """
     within, between, mean = stats.covariances()
-    inverse = _inverse_root(within, np.sqrt(np.diag(stats.second) / stats.count.sum()), shrinkage)
+    frames = stats.count.sum()
+    size = np.sqrt(np.diag(stats.second) / frames)
+    inverse = _inverse_root(within, size, frames - np.count_nonzero(stats.count), shrinkage)
     u, variance, _ = np.linalg.svd(inverse @ between @ inverse.T)  # (3)
     rows = u.T @ inverse  # (4)
     f = within_class_factor
@@ -241,8 +250,8 @@ def discriminants(stats: LdaStats, within_class_factor: float = 1.0, shrinkage: 
     return Discriminants(rows, variance, mean)
 
 
-def _inverse_root(within: np.ndarray, size: np.ndarray, shrinkage: float) -> np.ndarray:
-    """L⁻¹ of equation (2); size (D,) is the root mean square of the columns."""
+def _inverse_root(within: np.ndarray, size: np.ndarray, frames: float, shrinkage: float) -> np.ndarray:
+    """L⁻¹ of equation (2); size (D,) is the root mean square of the columns, frames what `within` was estimated of."""
     scale = np.sqrt(np.maximum(np.diag(within), 0))
     constant = scale <= _CONSTANT * size
     if constant.all():
@@ -258,15 +267,24 @@ def _inverse_root(within: np.ndarray, size: np.ndarray, shrinkage: float) -> np.
     correlation[constant, constant] = 1.0
     power, v = np.linalg.eigh(correlation)
     if power[0] < _SINGULAR * power[-1]:
+        least = max(_oas(power, frames), _FLOOR)
         log.warning(
             "the within-class covariance is singular (fewer frames than dimensions, columns that follow from others): "
-            "%d of %d eigenvalues floored",
-            *((power < _FLOOR).sum(), len(power)),
+            "correlations shrunk by %.3g",
+            least,
         )
-        power = np.maximum(power, _FLOOR)
+        power = (1 - least) * np.maximum(power, 0) + least  # (6)
     inverse = (v / np.sqrt(power)).T / np.where(constant, 1.0, scale)  # (2)
     inverse[:, constant] = 0.0
     return inverse
+
+
+def _oas(power: np.ndarray, frames: float) -> float:
+    """How far to shrink correlations with eigenvalues power (D,), of so many frames; equation (7)."""
+    dim, total, squares = len(power), power.sum(), (power**2).sum()
+    spread = (frames + 1 - 2 / dim) * (squares - total**2 / dim)
+    wanted = (1 - 2 / dim) * squares + total**2
+    return float(wanted / spread) if wanted < spread else 1.0
 
 
 def estimate_lda(wxfilename: str, rxfilenames: tuple[str, ...], options: EstLdaOptions) -> None:
