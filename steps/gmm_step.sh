@@ -5,6 +5,8 @@
 #   gmm_begin spk|utt "OPTION ..." FILE...   what is divided between the jobs; the variables and the input files that the
 #                         result depends on. Sets nj and split (DATA's parts); leaves where DIR is done already,
 #                         refuses one that was made otherwise, or with --overwrite begins anew
+#   gmm_tree_inputs       checks NUM_LEAVES and TOT_GAUSS ($num_leaves, $totgauss) and the files of $data, $lang and $ali
+#                         that training on a new tree needs; sets inputs, those of them that the result depends on
 #   gmm_start_from_tree NUM_LEAVES ALI_DIR   tree, 1.mdl, ali.JOB.gz, fsts.JOB.gz and plan.tsv from alignments
 #   gmm_iterate           the rows of plan.tsv; sets last, the number of the last model
 #   gmm_finish            final.mdl, final.occs
@@ -33,22 +35,40 @@ each_job() {
   for job in $(seq "$nj"); do files+=("${1//JOB/$job}"); done
 }
 
+gmm_tree_inputs() {
+  local job
+  if ! [[ $num_leaves =~ ^[0-9]+$ && $totgauss =~ ^[0-9]+$ ]] || [ "$num_leaves" -eq 0 ]; then
+    echo "$step: expected numbers of leaves and of Gaussians, got '$num_leaves' and '$totgauss'; see $step --help" >&2
+    exit 2
+  fi
+  expect_files "$ali/num_jobs" "$lang/phones.txt" "$lang/oov.int" "$lang/phones/optional_silence.csl"
+  inputs=("$data/feats.scp" "$data/cmvn.scp" "$data/text" "$data/utt2spk" "$lang/topo" "$lang/L.fst" "$lang/words.txt"
+    "$lang/phones/sets.int" "$lang/phones/roots.int" "$lang/phones/extra_questions.int" "$lang/phones/context_indep.csl"
+    "$ali/final.mdl")
+  for job in $(seq "$(cat "$ali/num_jobs")"); do inputs+=("$ali/ali.$job.gz"); done
+  expect_files "${inputs[@]}"
+  if [ -f "$ali/phones.txt" ] && ! cmp -s "$ali/phones.txt" "$lang/phones.txt"; then
+    echo "$step: $ali and $lang have different phones (phones.txt)" >&2
+    exit 1
+  fi
+}
+
 gmm_begin() {
-  local option inputs unit=$1 options=$2
+  local option record unit=$1 options=$2
   shift 2
   split_jobs "$unit"
-  inputs=$(
+  record=$(
     for option in $options; do printf -- '--%s=%s\n' "${option//_/-}" "${!option}"; done
     sha256sum "$@"
   )
   if $overwrite; then rm -rf "$dir"; fi
   mkdir -p "$dir/log"
-  if [ -f "$dir/inputs" ] && [ "$(cat "$dir/inputs")" != "$inputs" ]; then
+  if [ -f "$dir/inputs" ] && [ "$(cat "$dir/inputs")" != "$record" ]; then
     echo "$step: $dir was made with other options or inputs (< then, > now); use --overwrite to begin anew:" >&2
-    diff "$dir/inputs" <(echo "$inputs") | grep '^[<>]' >&2
+    diff "$dir/inputs" <(echo "$record") | grep '^[<>]' >&2
     exit 1
   fi
-  put "$dir/inputs" "$inputs"
+  put "$dir/inputs" "$record"
   if [ -f "$dir/final.mdl" ]; then
     echo "$step: $dir is done already" >&2
     exit 0
