@@ -355,7 +355,7 @@ def test_wide_windows_and_phones_without_context():
     assert silence.tolist() == [[c, ABSENT, ABSENT, 5, ABSENT, ABSENT] for c in (0, 1)]
     assert stats.rows[:, 0].sum() == sum(p.rows[:, 0].sum() for p in parts)
     roots = [Root((1, 2, 3, 4), True, True), Root((5,), True, True)]
-    options = BuildOptions(thresh=50.0, round_num_leaves=False)
+    options = BuildOptions(thresh=50.0, cluster_thresh=0.0, round_num_leaves=False)
     made = build(stats, roots, questions_for(context), topology(), options, context)
     assert made.context_width == 5 and made.compute([0, 0, 5, 1, 2], 1) == made.compute([3, 3, 5, 0, 0], 1)
     assert made.compute([0, 0, 5, 1, 2], 0) != made.compute([0, 0, 5, 1, 2], 1)
