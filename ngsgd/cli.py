@@ -27,6 +27,10 @@ import click
 from ngsgd.errors import DataError
 from ngsgd.options import convert, flag_name, opt, read_config, within_bounds
 
+# The parallelism is in the jobs. Said before numpy is loaded: it comes with several pools of threads that wait for work
+# by spinning, and training with two of them was five times slower than without (RESULTS.md).
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 __all__ = ["DataError", "argument", "finish", "options_from", "program"]
 
 log = logging.getLogger(__name__)
