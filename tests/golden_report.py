@@ -2,8 +2,8 @@
 
 Usage: python -m tests.golden_report [--markdown]
 
-Features, networks and training; the reference files are where `tests/conftest.py` looks for them. Exits 1 when a
-bound is missed.
+Features, trees, GMMs, networks and training; the reference files are where `tests/conftest.py` looks for them. Exits 1
+when a bound is missed.
 """
 
 import sys
@@ -19,8 +19,10 @@ from ngsgd.nnet.train import TrainOptions, train
 from tests import test_features_golden as mfcc
 from tests.conftest import SHARED
 from tests.golden_operations import operations
+from tests.test_gmm_training import agreement as gmm_training
 from tests.test_lda_mllt import agreement as lda_and_mllt
 from tests.test_train import STEPS, kaldis_run, largest_difference, minibatches_for
+from tests.test_tree import agreement as trees
 
 Row = tuple[str, float, float]  # case, difference, bound
 
@@ -102,6 +104,8 @@ def main(markdown: bool) -> int:
         training_steps(steps),
         log_probs(golden),
         operations(golden),
+        trees(golden),
+        gmm_training(golden),
         lda_and_mllt(golden),
     ):
         for case, difference, bound in rows:

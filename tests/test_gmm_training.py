@@ -1,10 +1,14 @@
 """Statistics, estimation and mixing up: Kaldi's next model, the textbook's sums, and awkward data."""
 
+import dataclasses
 import io
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import ngsgd.hmm.graphs  # noqa: F401  registers the table kind "fst_arrays"
 from ngsgd.errors import DataError
 from ngsgd.gmm import stats as stats_module
 from ngsgd.gmm.model import AmDiagGmm, read_model
@@ -21,6 +25,7 @@ from ngsgd.gmm.update import (
     update_gmm,
     update_transitions,
 )
+from ngsgd.hmm.align import Aligner, AlignOptions
 from ngsgd.kaldi_io.stream import TokenReader, TokenWriter
 from ngsgd.kaldi_io.tables import SequentialReader
 from tests.reference import gmm as reference
@@ -88,6 +93,50 @@ def test_the_next_model_is_kaldis(source, tri1, tmp_path):
         assert relative(getattr(updated, name), getattr(next_gmm, name)) < tolerance, name
     occs = [float(w) for w in (ops / "tri1.next.occs").read_text().split() if w not in "[]"]
     np.testing.assert_allclose(stats.pdf_occ(), occs, rtol=1e-6)
+
+
+def agreement(golden: Path) -> Iterator[tuple[str, float, float]]:
+    """(case, difference from Kaldi, bound): statistics, the next model, log-likelihoods and alignments of tri1."""
+    ops = golden / "gmm/ops"
+    model = str(golden / "gmm/tri1/final.mdl")
+    transitions, gmm = read_model(model)
+    feats = dict(SequentialReader(f"ark:gunzip -c {ops}/delta.ark.gz |", "matrix"))
+    ours = accumulate(
+        gmm,
+        transitions.tid_to_pdf,
+        ((feats[k], a) for k, a in SequentialReader(f"ark:{ops}/tri1_ali.ark", "int32_vector")),
+    )
+    kaldis = read_stats([str(ops / "tri1.acc")])
+    worst = max(relative(getattr(ours, name), getattr(kaldis, name)) for name in ("occ", "mean", "var"))
+    yield "GMM statistics of tri1", float(worst), 1e-4
+    update_transitions(transitions, kaldis.transitions, TransitionUpdateOptions())
+    updated = update_gmm(gmm, kaldis, GmmUpdateOptions())
+    next_transitions, next_gmm = read_model(str(ops / "tri1.next.mdl"))
+    names = ("weights", "means_invvars", "inv_vars", "gconsts")
+    worst = max(relative(getattr(updated, name), getattr(next_gmm, name)) for name in names)
+    yield "GMM update of tri1, mixtures", float(worst), 1e-4
+    probabilities = np.abs(transitions.log_prob - next_transitions.log_prob).max()
+    yield "GMM update of tri1, log transition probabilities", float(probabilities), 1e-4
+    worst = 0.0
+    for key, expected in SequentialReader(f"ark:{ops}/tri1.likes3.ark", "matrix"):
+        worst = max(worst, relative(gmm.log_likelihoods(feats[key]), expected))
+    yield "GMM log-likelihoods of tri1", float(worst), 1e-4
+    aligner = Aligner(read_model(model)[0], AlignOptions())
+    theirs = dict(SequentialReader(f"ark:{ops}/tri1.realigned.ark", "int32_vector"))
+    frames = different = 0
+    for key, graph in SequentialReader(f"ark:gunzip -c {ops}/tri1.fsts.gz |", "fst_arrays"):
+        x = feats[key]
+        tids = aligner.align(graph, lambda pdfs, x=x: gmm.log_likelihoods(x, pdfs)).tids
+        frames, different = frames + len(tids), different + int((tids != theirs[key]).sum())
+    yield "alignment with tri1, part of the frames that differ", different / frames, 5e-3
+
+
+def test_kaldis_numbers_are_within_their_bounds(golden):
+    """What `python -m tests.golden_report` prints."""
+    rows = list(agreement(golden))
+    assert len(rows) == 5
+    for case, difference, bound in rows:
+        assert difference <= bound, case
 
 
 def small(seed=0, frames=400):
@@ -266,7 +315,13 @@ def test_the_schedule():
     assert rows[30].gauss == rows[38].gauss == 62 + 30 * 4
     assert [r.iteration for r in rows if r.realign][-3:] == [32, 35, 38]
     assert {r.gauss for r in plan(62, PlanOptions(totgauss=50))} == {62}
+    options = PlanOptions(num_iters=35, max_iter_inc=25, realign_iters="10 20 30", start_gauss=120, totgauss=600)
+    tree = plan(120, dataclasses.replace(options, transform_iters="2 4 99"))
+    assert [r.gauss for r in tree] == [120 + 19 * min(x, 25) for x in range(34)]
+    assert [r.iteration for r in tree if r.transform] == [2, 4]
     with pytest.raises(DataError, match="expected numbers"):
         plan(62, PlanOptions(realign_iters="1 two"))
+    with pytest.raises(DataError, match="--transform-iters: expected numbers"):
+        plan(62, PlanOptions(transform_iters="x"))
     with pytest.raises(DataError, match="in iteration 1"):
         plan(62, PlanOptions(realign_iters="2 3"))
