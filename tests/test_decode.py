@@ -226,7 +226,7 @@ def test_a_model_of_adapted_features_asks_for_transforms(corpus, golden, run):
     refused = run("decode_gmm.sh", "model/graph", "data", "model/decode", status=1)
     assert "--transform-dir" in refused.stderr and not (directory / "decode").exists()
     refused = run("decode_gmm.sh", "--transform-dir", "none", "model/graph", "data", "model/decode", status=1)
-    assert "no such file: none/trans.1" in refused.stderr
+    assert "no such file: none/num_jobs" in refused.stderr
 
 
 def decode_table(golden, tmp_path, entries, **options):

@@ -60,3 +60,19 @@ def split_targets(occ, target, power, min_count):
         else:
             counts[p] += 1
     return counts
+
+
+def fmllr_objective(transform, frames, mixtures):
+    """The expected log-likelihood of transformed frames, up to a constant; posteriors are those without the transform.
+
+    transform (D, D + 1); frames: (x (D,), pdf, weight); mixtures as in `statistics`.
+    """
+    total = 0.0
+    for x, p, weight in frames:
+        _, post = log_likelihood(x, *mixtures[p])
+        post = weight * post / post.sum()
+        y = transform @ np.append(x, 1.0)
+        total += post.sum() * np.log(abs(np.linalg.det(transform[:, :-1])))
+        for gamma, m, v in zip(post, mixtures[p][1], mixtures[p][2], strict=True):
+            total -= 0.5 * gamma * ((y - m) ** 2 / v - m**2 / v).sum()
+    return total
