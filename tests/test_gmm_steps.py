@@ -124,6 +124,22 @@ def test_features_made_each_time_give_the_same_bytes(work, run):
     assert result(work / "exp/piped") == result(work / "exp/mono")
 
 
+def killed_at(command, work, path):
+    """Run a step and kill it, with all its children, when a file is there."""
+    process = subprocess.Popen(
+        command,
+        cwd=work,
+        env=environment(),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (work / path).exists() and process.poll() is None:
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "at",
@@ -131,21 +147,77 @@ def test_features_made_each_time_give_the_same_bytes(work, run):
 )
 def test_killed_training_goes_on_to_the_same_bytes(at, work, run):
     run(*TRAIN, "exp/whole")
-    process = subprocess.Popen(
-        [*TRAIN, "exp/mono"],
-        cwd=work,
-        env=environment(),
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while not (work / at).exists() and process.poll() is None:
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    killed_at([*TRAIN, "exp/mono"], work, at)
     run(*TRAIN, "exp/mono")
     whole, resumed = result(work / "exp/whole"), result(work / "exp/mono")
     assert {n for n in resumed if ".tmp." not in n} == set(whole)
+    for name, content in whole.items():
+        assert resumed[name] == content, name
+
+
+TRIPHONES = [
+    "train_deltas.sh",
+    "--nj",
+    "3",
+    "--num-iters",
+    "4",
+    "--max-iter-inc",
+    "2",
+    "--realign-iters",
+    "2",
+    "40",
+    "90",
+    "data/train",
+    "data/lang",
+]
+
+
+def test_triphones_from_kaldis_alignments(work, run, golden):
+    """Another number of jobs than the alignments have; leaves, Gaussians, questions; refused for other alignments."""
+    mono = work / "exp/mono"
+    shutil.copytree(golden / "gmm/mono", mono, copy_function=shutil.copyfile)
+    first = run(*TRIPHONES, "exp/mono", "exp/tri1")
+    made = result(work / "exp/tri1")
+    assert set(made) >= {"final.mdl", "tree", "final.occs", "ali.3.gz", "fsts.3.gz", "plan.tsv", "questions.int"}
+    assert not [n for n in made if n.endswith((".acc", ".ark", ".tmp", "clustered.int")) or "treeacc" in n], made.keys()
+    assert "iteration 2, 65 Gaussians, aligning anew" in first.stderr
+    transitions, gmm = read_model(str(work / "exp/tri1/final.mdl"))
+    assert transitions.num_pdfs == gmm.num_pdfs <= 40 and gmm.num_pdfs < gmm.num_gauss <= 90
+    alignments = {}
+    for job in (1, 2, 3):
+        alignments |= dict(SequentialReader(f"ark:gunzip -c {work}/exp/tri1/ali.{job}.gz |", "int32_vector"))
+    assert len(alignments) == UTTERANCES
+    assert all(a.max() <= transitions.num_transition_ids for a in alignments.values())
+    likes = [
+        float((work / f"exp/tri1/log/update.{x}.log").read_text().split("log-likelihood ")[1].split()[0])
+        for x in (1, 2, 3)
+    ]
+    assert likes == sorted(likes)
+    assert made["questions.int"].decode().endswith((work / "data/lang/phones/extra_questions.int").read_text())
+
+    assert "done already" in run(*TRIPHONES, "exp/mono", "exp/tri1").stderr
+    (mono / "ali.2.gz").write_bytes((mono / "ali.1.gz").read_bytes())
+    refused = run(*TRIPHONES, "exp/mono", "exp/tri1", status=1)
+    assert "exp/mono/ali.2.gz" in refused.stderr and "--overwrite" in refused.stderr
+    assert result(work / "exp/tri1") == made
+    (mono / "phones.txt").write_text("other 1\n")
+    assert "different phones" in run(*TRIPHONES, "exp/mono", "exp/no", status=1).stderr
+    (mono / "ali.1.gz").unlink()
+    assert "no such file: exp/mono/ali.1.gz" in run(*TRIPHONES, "exp/mono", "exp/no", status=1).stderr
+    bad = [*TRIPHONES[:-4], "many", *TRIPHONES[-3:]]
+    assert "expected numbers of leaves" in run(*bad, "exp/mono", "exp/no", status=2).stderr
+    assert not (work / "exp/no").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", ["treeacc.1", "tree", "plan.tsv", "log/convert.2.done", "2.mdl", "2.1.acc", "4.occs"])
+def test_killed_training_of_triphones_goes_on_to_the_same_bytes(at, work, run, golden):
+    shutil.copytree(golden / "gmm/mono", work / "exp/mono", copy_function=shutil.copyfile)
+    run(*TRIPHONES, "exp/mono", "exp/whole")
+    killed_at([*TRIPHONES, "exp/mono", "exp/tri1"], work, f"exp/tri1/{at}")
+    run(*TRIPHONES, "exp/mono", "exp/tri1")
+    whole, resumed = result(work / "exp/whole"), result(work / "exp/tri1")
+    assert {n for n in resumed if ".tmp" not in n} == set(whole)
     for name, content in whole.items():
         assert resumed[name] == content, name
 
