@@ -161,6 +161,15 @@ def group_sums(rows: np.ndarray, group: np.ndarray, num_groups: int) -> np.ndarr
     return np.stack([np.bincount(group, weights=column, minlength=num_groups) for column in columns], axis=1)
 
 
+def unique_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(different rows, sorted; (n,) which of them each row is) of integers (n, k): np.unique by rows, but quicker."""
+    code = np.zeros(len(table), dtype=np.int64)
+    for column in table.T.astype(np.int64):
+        code = np.unique(code * (column.max() + 2) + column + 1, return_inverse=True)[1]
+    _, first = np.unique(code, return_index=True)
+    return table[first], code
+
+
 def sum_tree_stats(sources: list[str]) -> TreeStats:
     """The sum of several files. DataError when they have different dimensions."""
     parts = [read_tree_stats(source) for source in sources]
@@ -169,8 +178,8 @@ def sum_tree_stats(sources: list[str]) -> TreeStats:
             raise DataError(f"{source}: features of dimension {part.dim}, those of {sources[0]} have {parts[0].dim}")
     width = max(part.events.shape[1] for part in parts)
     wide = [np.pad(p.events, ((0, 0), (0, width - p.events.shape[1])), constant_values=ABSENT) for p in parts]
-    events, which = np.unique(np.concatenate(wide), axis=0, return_inverse=True)
-    rows = group_sums(np.concatenate([p.rows for p in parts]), which.ravel(), len(events))
+    events, which = unique_rows(np.concatenate(wide))
+    rows = group_sums(np.concatenate([p.rows for p in parts]), which, len(events))
     return TreeStats.gathered([_pairs(event) for event in events.tolist()], rows, parts[0].var_floor)
 
 
@@ -222,7 +231,7 @@ class TreeAccumulator:
             return
         x = np.concatenate(self._feats)
         squares = np.square(x)  # in float32, as Kaldi squares
-        events, local = np.unique(np.concatenate(self._events), axis=0, return_inverse=True)
+        events, local = unique_rows(np.concatenate(self._events))
         self._feats, self._events, self._pending = [], [], 0
         which = np.array([self._index.setdefault(tuple(event), len(self._index)) for event in events.tolist()])
         if len(self._index) > len(self._rows):
@@ -231,7 +240,7 @@ class TreeAccumulator:
             self._rows = grown
         # the sums so far stand first in their group: everything is added in the order of the frames, as Kaldi does
         rows = np.concatenate([self._rows[which], np.concatenate([np.ones((len(x), 1)), x, squares], axis=1)])
-        self._rows[which] = group_sums(rows, np.concatenate([np.arange(len(which)), local.ravel()]), len(which))
+        self._rows[which] = group_sums(rows, np.concatenate([np.arange(len(which)), local]), len(which))
 
     def stats(self, var_floor: float) -> TreeStats:
         """The statistics of everything added."""
