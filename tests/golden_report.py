@@ -19,8 +19,8 @@ from ngsgd.nnet.train import TrainOptions, train
 from tests import test_features_golden as mfcc
 from tests.conftest import SHARED
 from tests.golden_operations import operations
-from tests.test_gmm_training import agreement as gmm_training
 from tests.test_fmllr import agreement as speaker_adaptation
+from tests.test_gmm_training import agreement as gmm_training
 from tests.test_lda_mllt import agreement as lda_and_mllt
 from tests.test_train import STEPS, kaldis_run, largest_difference, minibatches_for
 from tests.test_tree import agreement as trees
