@@ -57,23 +57,20 @@ ali=$5
 dir=$6
 transform_iters=$fmllr_iters
 
-required=("$data/feats.scp" "$data/cmvn.scp" "$data/text" "$data/utt2spk" "$lang/topo" "$lang/L.fst" "$lang/words.txt"
-  "$lang/phones/sets.int" "$lang/phones/roots.int" "$ali/final.mdl")
-expect_files "${required[@]}" "$lang/phones.txt" "$lang/oov.int" "$lang/phones/silence.csl" \
-  "$lang/phones/optional_silence.csl" "$lang/phones/context_indep.csl" "$ali/num_jobs"
-alignment_files=()
-for job in $(seq "$(cat "$ali/num_jobs")"); do alignment_files+=("$ali/ali.$job.gz"); done
-required+=("${alignment_files[@]}")
-files=()
-if [ -f "$ali/trans.1" ]; then transform_files "$ali"; fi
-given_transforms=("${files[@]}")
-required+=("${given_transforms[@]}")
+expect_files "$lang/phones/silence.csl"
+gmm_tree_inputs
+given_transforms=()
+if [ -f "$ali/trans.1" ]; then
+  transform_files "$ali"
+  expect_files "${files[@]}"
+  given_transforms=("${files[@]}")
+fi
+inputs+=("${given_transforms[@]}")
 for file in final.mat splice_opts delta_opts cmvn_opts; do
-  if [ -f "$ali/$file" ]; then required+=("$ali/$file"); fi
+  if [ -f "$ali/$file" ]; then inputs+=("$ali/$file"); fi
 done
-expect_files "${required[@]}"
 gmm_begin spk "nj num_leaves totgauss fmllr_iters silence_weight fmllr_update_type fmllr_min_count num_iters max_iter_inc
-  realign_iters beam retry_beam careful boost_silence power cluster_thresh context_opts" "${required[@]}"
+  realign_iters beam retry_beam careful boost_silence power cluster_thresh context_opts" "${inputs[@]}"
 for file in final.mat full.mat splice_opts delta_opts cmvn_opts; do
   if [ -f "$ali/$file" ]; then cp "$ali/$file" "$dir/$file"; fi
 done
@@ -94,6 +91,8 @@ if [ ! -f "$dir/plan.tsv" ]; then
     for file in "${files[@]}"; do cat "${given_transforms[@]}" >"$file.tmp" && mv "$file.tmp" "$file"; done
   else
     echo "$step: estimating the first transforms" >&2
+    alignment_files=()
+    for job in $(seq "$(cat "$ali/num_jobs")"); do alignment_files+=("$ali/ali.$job.gz"); done
     fmllr_transforms "$dir/log/fmllr.0.JOB.log" "$dir/trans.0.JOB" "$(gmm_pipeline)" "$ali/final.mdl" "" \
       --alignments -- "${alignment_files[@]}"
   fi

@@ -137,6 +137,35 @@ def test_a_graph_of_another_model_is_refused():
         DecodingGraph(fst, transitions(2))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_posteriors_are_shares_of_the_paths(seed):
+    """Against all paths, one by one: of a frame and a transition-id, the share of exp(-cost) that goes through it."""
+    rng = np.random.default_rng(seed)
+    loglikes = rng.normal(size=(6, 6)).astype(np.float32)
+    lattice = search(DecodingGraph(random_graph(rng, states=6), transitions(6)), loglikes, WIDE)
+    shares, total = {}, 0.0
+
+    def follow(state, cost, taken):
+        nonlocal total
+        if np.isfinite(lattice.final[state]):
+            share = np.exp(-cost - lattice.final[state])
+            total += share
+            for place in enumerate(taken):
+                shares[place] = shares.get(place, 0.0) + share
+        for k in np.flatnonzero(lattice.src == state):
+            tid = int(lattice.transition_id[k])
+            more = lattice.graph[k] + 0.3 * lattice.acoustic[k]
+            follow(lattice.dst[k], cost + more, [*taken, tid] if tid else taken)
+
+    follow(0, 0.0, [])
+    frame, tid, posterior = lattice.posteriors(0.3)
+    assert frame.tolist() == sorted(frame.tolist())
+    ours = dict(zip(zip(frame.tolist(), tid.tolist()), posterior))
+    assert ours.keys() == shares.keys()
+    assert all(ours[place] == pytest.approx(share / total) for place, share in shares.items())
+    np.testing.assert_allclose(np.bincount(frame, posterior), 1.0)
+
+
 def test_words_and_alignments_are_those_of_kaldi_decoder(golden):
     import kaldi_decoder
     import kaldifst
