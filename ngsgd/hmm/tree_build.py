@@ -112,9 +112,11 @@ def best_question(stats: TreeStats, which: np.ndarray, key: int, questions: Ques
         return nothing
     present, inverse = np.unique(values, return_inverse=True)
     rows = group_sums(stats.rows[which], inverse.ravel(), len(present))
-    number, yes = _different_questions(questions.sets[key], present)
+    yes = questions.answers(key, present)
+    number = _different_questions(yes)
     if not len(number):
         return nothing
+    yes = yes[number]
     floor = stats.var_floor
     total = rows.sum(axis=0)
     # the smaller part is added up, the larger is the rest
@@ -136,17 +138,12 @@ def best_question(stats: TreeStats, which: np.ndarray, key: int, questions: Ques
     return gain, yes_set
 
 
-def _different_questions(sets: list[np.ndarray], present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers, yes (len(numbers), len(present)) bool) of the questions that divide the values, first of equal ones."""
-    yes = (
-        np.stack([np.isin(present, s, assume_unique=True) for s in sets]) if sets else np.zeros((0, len(present)), bool)
-    )
+def _different_questions(yes: np.ndarray) -> np.ndarray:
+    """Numbers of the questions, rows of answers, that divide the values; the first of those that divide alike."""
     canonical = yes ^ yes[:, :1]  # a question and its opposite divide alike
-    packed = np.packbits(canonical, axis=1)
-    number = np.unique(packed, axis=0, return_index=True)[1] if len(packed) else np.zeros(0, int)
-    number = np.sort(number)
-    number = number[canonical[number].any(axis=1)]
-    return number, yes[number]
+    dividing = np.flatnonzero(canonical.any(axis=1))
+    _, first = np.unique(np.packbits(canonical[dividing], axis=1), axis=0, return_index=True)
+    return dividing[np.sort(first)]
 
 
 def map_leaves(node, change: Callable[[int], object]):

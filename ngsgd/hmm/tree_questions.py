@@ -46,6 +46,18 @@ class Questions:
 
     sets: dict[int, list[np.ndarray]]
     refine: dict[int, int]
+    _tables: dict[int, np.ndarray] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+    def answers(self, key: int, values: np.ndarray) -> np.ndarray:
+        """(questions, len(values)) bool: whether each value is in the set of each question about `key`."""
+        if key not in self._tables:
+            width = 1 + max((int(s[-1]) for s in self.sets[key] if len(s)), default=0)
+            table = np.zeros((len(self.sets[key]), width + 1), dtype=bool)  # the last column: values beyond
+            for row, values_of_yes in zip(table, self.sets[key], strict=True):
+                row[values_of_yes] = True
+            self._tables[key] = table
+        table = self._tables[key]
+        return table[:, np.minimum(values, table.shape[1] - 1)]
 
     @classmethod
     def read(cls, r: TokenReader) -> Questions:
