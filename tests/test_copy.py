@@ -408,7 +408,7 @@ def test_an_archive_executes_nothing(tmp_path):
 
     for marker in (b"", b"\0B", b"PKL", b"NPY", b"AUDIO"):
         (tmp_path / "x.ark").write_bytes(b"k " + marker + pickle.dumps(Evil()))
-        for kind in set(holders) - {"token", "tokens"}:
+        for kind in set(holders) - {"token", "tokens", "wave_file"}:  # words, and bytes for a decoder of sound
             with pytest.raises(DataError):
                 list(SequentialReader(f"ark:{tmp_path}/x.ark", kind))
     assert not (tmp_path / "ran").exists()

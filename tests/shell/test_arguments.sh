@@ -45,7 +45,7 @@ for path in "$root"/steps/*.sh "$root/utils/mkgraph.sh"; do
   check "$name without arguments" "${message//decode_model.sh/$name}" \
     "$name: got 0 arguments, expected: $name [options] $usage; see $name --help"
   usage=${usage%% \[*}
-  message=$("$name" $(sed "s/[^ ][^ ]*/none/g" <<<"$usage") 2>&1)
+  message=$("$name" $(sed -E "s/(NUM|TOT)_[A-Z]+/7/g; s/[A-Z][^ ]*/none/g" <<<"$usage") 2>&1)
   check "$name with files that are not there: status" "$?" 1
   check_match "$name with files that are not there" "$message" "*no such *"
 done
