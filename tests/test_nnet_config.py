@@ -122,12 +122,24 @@ def test_parameters_from_files(write_array):
         ("TanhComponent dim", "config:2: TanhComponent: expected name=value, got 'dim'"),
         ("TanhComponent dim=3 dim=3", "config:2: TanhComponent: option 'dim' is given twice"),
         ("TanhComponent dim=x", "config:2: TanhComponent dim: expected int, got 'x'"),
+        ("TanhComponent dim=99999999999", "config:2: TanhComponent dim: expected 4194304 at most, got 99999999999"),
+        (
+            "SpliceComponent input-dim=3 left-context=999999999 right-context=0",
+            "config:2: SpliceComponent left-context",
+        ),
         ("TanhComponent dim=4", r"config: component 0 \(TanhComponent\) outputs 3, but component 1"),
     ],
 )
 def test_bad_lines_are_named(line, message):
     with pytest.raises(DataError, match=message):
         nnet_from_config(f"TanhComponent dim=3\n{line}\n", 0)
+
+
+def test_a_layer_beyond_memory_is_named(run, tmp_path):
+    (tmp_path / "config").write_text("AffineComponent input-dim=2000000 output-dim=2000000\n")
+    limited = run("bash", "-c", "ulimit -v 16000000; nnet-init config out.raw", status=1)
+    assert "config:1: too large for the memory of this machine" in limited.stderr
+    assert limited.stderr.count("\n") == 1 and not (tmp_path / "out.raw").exists()
 
 
 def test_am_init_takes_transitions_of_a_tree_or_a_model(golden, run, tmp_path):

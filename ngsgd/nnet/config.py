@@ -65,6 +65,8 @@ def nnet_from_config(text: str, seed: int, where: str = "config") -> Nnet:
             components.append(component_from_line(line, np.random.default_rng([seed, len(components)])))
         except DataError as error:
             raise DataError(f"{where}:{number}: {error}") from None
+        except MemoryError as error:
+            raise DataError(f"{where}:{number}: too large for the memory of this machine: {error}") from None
     return Nnet(components, where)
 
 

@@ -352,6 +352,8 @@ def parse_config(cls: type[Component], options: dict[str, str]) -> Any:
     for option, text in options.items():
         name = fields[option].name
         values[name] = convert(cls.Config, name, text, f"{cls.type_name} {option}")
+        if isinstance(values[name], int) and abs(values[name]) > LARGEST_SIZE:
+            raise DataError(f"{cls.type_name} {option}: expected {LARGEST_SIZE} at most, got {text}")
     return cls.Config(**values)
 
 
