@@ -142,4 +142,7 @@ def _lengths(directory: DataDir) -> dict[str, float]:
                 raise DataError(f"{directory.path}/{name}: expected a number for every utterance: {error}") from None
     if directory.segments:
         return {u: s.end - s.start if s.end >= 0 else float("inf") for u, s in directory.segments.items()}
-    raise DataError(f"{directory.path}: none of utt2num_frames, utt2dur, segments is there to tell the shortest")
+    raise DataError(
+        f"{directory.path}: none of utt2num_frames, utt2dur, segments is there to tell the shortest; "
+        "utils/get_utt2dur.py makes utt2dur"
+    )
