@@ -226,3 +226,14 @@ def test_utterances_go_on_after_bad_ones(tmp_path, caplog):
 def test_wave_knows_its_length(tmp_path):
     (tmp_path / "a.wav").write_bytes(encoded())
     assert read_channels(str(tmp_path / "a.wav")).duration == 0.25
+
+
+@pytest.mark.parametrize("channels,block,bits", [(1, 2, 3), (1, 1, 16), (2, 2, 16), (1, 4, 16), (3, 4, 8), (1, 2, 0)])
+def test_a_header_that_contradicts_itself_is_refused(tmp_path, channels, block, bits):
+    header = struct.pack("<HHIIHH", 1, channels, 16000, 16000 * block, block, bits)
+    sound = bytes(range(200)) * 4
+    body = b"WAVEfmt " + struct.pack("<I", len(header)) + header + b"data" + struct.pack("<I", len(sound)) + sound
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"RIFF" + struct.pack("<I", len(body)) + body)
+    with pytest.raises(DataError, match=f"contradicts itself: {channels} channels of {bits} bits in blocks of {block}"):
+        read_wave(str(path))

@@ -185,12 +185,26 @@ def _riff_header(stream: BinaryIO, name: str) -> tuple[bytes, int]:
     raise DataError(f"{name}: expected a data chunk, found the end of the file")
 
 
+def _check_format(format_chunk: bytes, name: str) -> None:
+    """DataError when the sizes in it contradict each other: decoded anyway, such a file is noise."""
+    if len(format_chunk) < 24:
+        return  # the decoder says what is wrong
+    tag, channels, _, _, block, bits = struct.unpack("<HHIIHH", format_chunk[8:24])
+    if tag not in TAGS_OF_SAMPLES or block == channels * -(-bits // 8) or (bits == 24 and block == 4 * channels):
+        return
+    raise DataError(
+        f"{name}: the header contradicts itself: {channels} channels of {bits} bits in blocks of {block} bytes; "
+        f"expected blocks of {channels * -(-bits // 8)}: write the file anew from its source"
+    )
+
+
 def _whole_riff(stream: BinaryIO, name: str) -> bytes:
     """A WAV file with its format and data chunks only and true sizes, from a stream that stands behind `RIFF`.
 
     The data chunk is read as far as its size says; to the end if the size is one that writers into pipes leave.
     """
     format_chunk, size = _riff_header(stream, name)
+    _check_format(format_chunk, name)
     data = _chunk_data(stream, size, name)
     chunks = format_chunk + struct.pack("<4sI", b"data", len(data)) + data
     return struct.pack("<4sI4s", b"RIFF", 4 + len(chunks), b"WAVE") + chunks
