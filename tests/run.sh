@@ -18,4 +18,4 @@ setup_env "$PWD" test
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 LC_ALL=C PYTHONUTF8=1
 ruff check .
 ruff format --check .
-exec python -m pytest -n "$(nproc)" --dist worksteal -m "$marks" "$@"
+exec python -m pytest -n "$(env -u OMP_NUM_THREADS nproc)" --dist worksteal -m "$marks" "$@"
