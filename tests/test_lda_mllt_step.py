@@ -100,16 +100,30 @@ def test_killed_training_goes_on_to_the_same_bytes(at, work, run, golden):  # no
 
 @pytest.mark.slow
 def test_decoding_is_as_good_as_kaldis(work, run, golden):  # noqa: F811
-    """All of the golden corpus, Kaldi's sizes there; its tri2b has 11.03 % of 145 words wrong."""
+    """All of the golden corpus, Kaldi's leaves and Gaussians there; its tri2b has 11.03 % of 145 words wrong.
+
+    25 dimensions: with six speakers to learn from, more of them fit those speakers (40: 6 to 21 %, as chance has it).
+    """
     for part in ("train", "test"):
         shutil.copytree(golden / "corpus" / part, work / "data" / part, dirs_exist_ok=True)
         keep = sorted((golden / "feats").glob(f"raw_mfcc_{part}.*.ark"))
         run("copy-feats", f"ark:cat {' '.join(map(str, keep))} |", f"ark,scp:data/{part}.ark,data/{part}/feats.scp")
         run("copy-matrix", f"ark:{golden}/feats/cmvn_{part}.ark", f"ark,scp:data/cmvn_{part}.ark,data/{part}/cmvn.scp")
         shutil.rmtree(work / "data" / part / "split2utt", ignore_errors=True)
-    lang = work / "data/lang_test"
-    shutil.copytree(golden / "lang_test", lang)
-    train = ("train_lda_mllt.sh", "--nj", "2", "150", "800", "data/train", "data/lang", golden / "gmm/tri1")
+    shutil.copytree(work / "data/lang", work / "data/lang_test")
+    shutil.copy(golden / "lang_test/G.fst", work / "data/lang_test")
+    train = (
+        "train_lda_mllt.sh",
+        "--nj",
+        "1",
+        "--dim",
+        "25",
+        "150",
+        "800",
+        "data/train",
+        "data/lang",
+        golden / "gmm/tri1",
+    )
     run(*train, "exp/lda")
     run("mkgraph.sh", "data/lang_test", "exp/lda", "exp/lda/graph")
     run("decode_gmm.sh", "--nj", "2", "exp/lda/graph", "data/test", "exp/lda/decode")
