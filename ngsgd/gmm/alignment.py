@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 
@@ -136,17 +137,9 @@ def align_equally(graphs: str, feats: str, alignments: str, options: EqualOption
         return tally.finish(graphs)
 
 
-def accumulate_archive(
-    model: str, feats: str, alignments: str, stats: str, options: LengthOptions, binary: bool = True
-) -> tuple[int, int]:
-    """Accumulate from alignments; returns (done, failed).
-
-    Utterances without an alignment, or one of another length than the options tolerate, are counted as failed.
-    """
-    transitions, gmm = read_model(model)
+def add_aligned(accumulator: Any, feats: str, alignments: str, options: LengthOptions, tally: Tally) -> None:
+    """`accumulator.add(x, tids)` for every utterance that has an alignment, `tally` counting; then `flush`."""
     table = RandomReader(alignments, "int32_vector")
-    tally = Tally("accumulated")
-    accumulator = Accumulator(gmm, transitions.tid_to_pdf)
     shortened = 0
     for key, load in read_features(feats):
         try:
@@ -162,6 +155,19 @@ def accumulate_archive(
         tally.add(length)
     options.warn(shortened)
     accumulator.flush()
+
+
+def accumulate_archive(
+    model: str, feats: str, alignments: str, stats: str, options: LengthOptions, binary: bool = True
+) -> tuple[int, int]:
+    """Accumulate from alignments; returns (done, failed).
+
+    Utterances without an alignment, or one of another length than the options tolerate, are counted as failed.
+    """
+    transitions, gmm = read_model(model)
+    tally = Tally("accumulated")
+    accumulator = Accumulator(gmm, transitions.tid_to_pdf)
+    add_aligned(accumulator, feats, alignments, options, tally)
     tally.like = accumulator.stats.total_like
     result = tally.finish(feats)
     write_stats(stats, accumulator.stats, binary)

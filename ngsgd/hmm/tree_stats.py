@@ -16,12 +16,11 @@ import dataclasses
 import numpy as np
 
 from ngsgd.errors import DataError
-from ngsgd.features.stream import LengthOptions, check_features, read_features
+from ngsgd.features.stream import LengthOptions, check_features
 from ngsgd.hmm.phones import split_to_phones
 from ngsgd.hmm.transitions import TransitionModel, read_transition_model
 from ngsgd.hmm.tree import write_uint32
 from ngsgd.kaldi_io.stream import TokenReader, TokenWriter, open_reader, open_writer
-from ngsgd.kaldi_io.tables import RandomReader
 from ngsgd.options import opt
 
 ABSENT = -1
@@ -270,29 +269,14 @@ def accumulate_tree_stats(
 
     Utterances without an alignment, or one of another length than the options tolerate, are counted as failed.
     """
-    from ngsgd.gmm.alignment import Tally
+    from ngsgd.gmm.alignment import Tally, add_aligned
     from ngsgd.gmm.update import parse_phones
 
     transitions = read_transition_model(model)
     ci_phones = parse_phones(options.ci_phones) if options.ci_phones else []
     accumulator = TreeAccumulator(transitions, context, ci_phones)
-    table = RandomReader(alignments, "int32_vector")
     tally = Tally("accumulated tree statistics of")
-    shortened = 0
-    for key, load in read_features(feats):
-        try:
-            if key not in table:
-                raise DataError("no alignment")
-            x, tids = load(), table[key]
-            common = length.common(len(x), len(tids))
-            accumulator.add(x[:common], tids[:common])
-        except DataError as error:
-            tally.skip(key, error)
-            continue
-        shortened += len(x) != len(tids)
-        tally.add(common)
-    length.warn(shortened)
-    accumulator.flush()
+    add_aligned(accumulator, feats, alignments, length, tally)
     result = tally.finish(feats)
     write_tree_stats(target, accumulator.stats(options.var_floor), binary)
     return result
