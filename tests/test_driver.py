@@ -302,6 +302,18 @@ def test_changed_options_are_refused_with_the_difference(training):
     assert sorted(training.dir.glob("*.mdl")) == before
 
 
+def test_an_option_newer_than_the_record_was_at_its_default(training):
+    training.fail("nnet-train-ngsgd .*/2.1.mdl$")
+    assert training.run(QUICK, *SHORT)[0] == 1
+    record = training.dir / "train.conf"
+    record.write_text("".join(line + "\n" for line in record.read_text().splitlines() if "--update-rule" not in line))
+    status, error = training.run(QUICK, *SHORT, "--update-rule=sgd")
+    assert status == 1
+    assert "begun with other options: --update-rule was online, is sgd;" in error
+    training.fail()
+    assert training.run(QUICK, *SHORT)[0] == 0
+
+
 def test_how_it_is_run_may_change(training):
     training.fail("nnet-train-ngsgd .*/2.1.mdl$")
     assert training.run(QUICK, *SHORT)[0] == 1

@@ -62,6 +62,32 @@ def test_default_network_chains_and_starts_undecided(write_array):
 
 
 @pytest.mark.parametrize(
+    ("rule", "settings"),
+    [
+        ("online", {"preconditioner": "online", "alpha": 3, "rank_in": 7, "max_change_per_sample": 0.25}),
+        ("simple", {"preconditioner": "simple", "alpha": 3, "max_change": 5}),
+        ("sgd", {"preconditioner": "none"}),
+    ],
+)
+def test_the_update_rule_is_that_of_every_layer(rule, settings):
+    given = {"alpha": 3, "rank_in": 7, "max_change_per_sample": 0.25, "max_change": 5, "learning_rate": 0.125}
+    options = PnormNetworkOptions(
+        13, 0, 7, hidden_layers=2, pnorm_input_dim=20, pnorm_output_dim=4, update_rule=rule, **given
+    )
+    layers = (
+        nnet_from_config(pnorm_config(options), 0).updatable
+        + nnet_from_config(hidden_layer_config(options), 0).updatable
+    )
+    assert len(layers) == 4
+    for layer in layers:
+        assert layer.learning_rate == 0.125
+        assert {name: getattr(layer, name) for name in settings} == settings
+    # Only how it is trained differs, not what it is at first.
+    online = nnet_from_config(pnorm_config(PnormNetworkOptions(**(vars(options) | {"update_rule": "online"}))), 0)
+    assert all(np.array_equal(a.params, b.params) for a, b in zip(layers, online.updatable))
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"num_targets": 0}, "--num-targets: expected 1 or more"),

@@ -19,7 +19,7 @@ from ngsgd.kaldi_io.files import open_bytes, open_text_writer
 from ngsgd.kaldi_io.stream import open_reader
 from ngsgd.nnet.components.base import Component, component_class
 from ngsgd.nnet.model import AmNnet, Nnet, read_nnet, write_model, write_nnet
-from ngsgd.options import opt
+from ngsgd.options import flag_name, opt
 
 log = logging.getLogger(__name__)
 
@@ -127,14 +127,20 @@ class PnormNetworkOptions:
     learning_rate: float = opt(0.02, "initial learning rate, of one job", at_least=0)
     param_stddev_factor: float = opt(1.0, "initial parameters: this times pnorm-input-dim^-0.5", at_least=0)
     bias_stddev: float = opt(0.5, "initial biases of the hidden layers", at_least=0)
-    alpha: float = opt(4.0, "smoothing of the natural gradient", at_least=0)
-    num_samples_history: float = opt(2000.0, "samples of history of the natural gradient", above=0)
-    update_period: int = opt(4, "minibatches for each update of the natural gradient's statistics", at_least=1)
-    rank_in: int = opt(20, "rank of the natural gradient on the input side", at_least=1)
-    rank_out: int = opt(80, "rank of the natural gradient on the output side", at_least=1)
-    max_change_per_sample: float = opt(
-        0.075, "limit of the change of the parameters, per frame of a minibatch", at_least=0
+    update_rule: str = opt(
+        "online",
+        "online: online natural gradient; simple: natural gradient within a minibatch; sgd: plain gradient",
+        choices=("online", "simple", "sgd"),
     )
+    alpha: float = opt(4.0, "smoothing of the natural gradient, online and simple", at_least=0)
+    num_samples_history: float = opt(2000.0, "online: samples of history", above=0)
+    update_period: int = opt(4, "online: minibatches for each update of its statistics", at_least=1)
+    rank_in: int = opt(20, "online: rank on the input side", at_least=1)
+    rank_out: int = opt(80, "online: rank on the output side", at_least=1)
+    max_change_per_sample: float = opt(
+        0.075, "online: limit of the change of the parameters, per frame of a minibatch", at_least=0
+    )
+    max_change: float = opt(10.0, "simple: limit of the change of the parameters by a minibatch; 0: none", at_least=0)
 
 
 def hidden_layer_config(options: PnormNetworkOptions, input_dim: int | None = None) -> str:
@@ -187,14 +193,23 @@ def _rows(matrix_rxfilename: str, input_dim: int) -> int:
     return rows
 
 
+# The component types by which Kaldi names the update rules, and their settings.
+_UPDATES = {
+    "online": (
+        "AffineComponentPreconditionedOnline",
+        ("alpha", "num_samples_history", "update_period", "rank_in", "rank_out", "max_change_per_sample"),
+    ),
+    "simple": ("AffineComponentPreconditioned", ("alpha", "max_change")),
+    "sgd": ("AffineComponent", ()),
+}
+
+
 def _affine(options: PnormNetworkOptions, input_dim: int, output_dim: int, stddev: float, bias_stddev: float) -> str:
-    return (
-        f"AffineComponentPreconditionedOnline input-dim={input_dim} output-dim={output_dim} alpha={options.alpha:g} "
-        f"num-samples-history={options.num_samples_history:g} update-period={options.update_period} "
-        f"rank-in={options.rank_in} rank-out={options.rank_out} "
-        f"max-change-per-sample={options.max_change_per_sample:g} learning-rate={options.learning_rate:g} "
-        f"param-stddev={stddev:.7g} bias-stddev={bias_stddev:g}\n"
-    )
+    component, settings = _UPDATES[options.update_rule]
+    words = [component, f"input-dim={input_dim}", f"output-dim={output_dim}"]
+    words += [f"{flag_name(name)}={getattr(options, name):g}" for name in settings]
+    words += [f"learning-rate={options.learning_rate:g}", f"param-stddev={stddev:.7g}", f"bias-stddev={bias_stddev:g}"]
+    return " ".join(words) + "\n"
 
 
 def write_pnorm_config(config_path: str, hidden_config_path: str, options: PnormNetworkOptions) -> None:

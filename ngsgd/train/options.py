@@ -45,12 +45,14 @@ class TrainOptions:
     param_stddev_factor: float = same_as(PnormNetworkOptions, "param_stddev_factor")
     bias_stddev: float = same_as(PnormNetworkOptions, "bias_stddev")
     presoftmax_prior_scale_power: float = opt(-0.25, "scale the output layer by the priors to this power; 0: do not")
+    update_rule: str = same_as(PnormNetworkOptions, "update_rule")
     alpha: float = same_as(PnormNetworkOptions, "alpha")
     num_samples_history: float = same_as(PnormNetworkOptions, "num_samples_history")
     update_period: int = same_as(PnormNetworkOptions, "update_period")
     rank_in: int = same_as(PnormNetworkOptions, "rank_in")
     rank_out: int = same_as(PnormNetworkOptions, "rank_out")
     max_change_per_sample: float = same_as(PnormNetworkOptions, "max_change_per_sample")
+    max_change: float = same_as(PnormNetworkOptions, "max_change")
     # The final model (final.py)
     final: str = opt(
         "combine",

@@ -70,7 +70,8 @@ def prior_scales(model: str, alignments: str, power: float, output: str) -> list
 # Options of the training that nnet-make-config has under the same names.
 NETWORK_OPTIONS = (
     *("left_context", "right_context", "hidden_layers", "pnorm_input_dim", "pnorm_output_dim", "param_stddev_factor"),
-    *("bias_stddev", "alpha", "num_samples_history", "update_period", "rank_in", "rank_out", "max_change_per_sample"),
+    *("bias_stddev", "update_rule", "alpha", "num_samples_history", "update_period", "rank_in", "rank_out"),
+    *("max_change_per_sample", "max_change"),
 )
 
 

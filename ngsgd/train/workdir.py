@@ -75,17 +75,24 @@ class Workdir:
         return descriptor
 
     def record(self, options: TrainOptions, inputs: dict[str, str]) -> None:
-        """Write the options and inputs down the first time; DataError with the difference when they were others."""
+        """Write the options and inputs down the first time; DataError with the difference when they were others.
+
+        An option that the record does not have, because it is newer, was at its default.
+        """
         text = "".join(f"# {name}: {value}\n" for name, value in inputs.items()) + format_options(options)
         path = self.file("train.conf")
         if not self.has("train.conf"):
             with open_text_writer(path) as out:
                 out.write(text)
             return
-        then, now = (dict(map(_split_line, lines)) for lines in (read_lines(path), text.splitlines()))
+        defaults, then, now = (
+            dict(map(_split_line, lines))
+            for lines in (format_options(type(options)()).splitlines(), read_lines(path), text.splitlines())
+        )
+        then = defaults | then
         changed = [
             f"{name} was {then.get(name, 'not there')}, is {now.get(name, 'not there')}"
-            for name in {**then, **now}
+            for name in then | now
             if then.get(name) != now.get(name)
         ]
         if changed:
