@@ -156,12 +156,22 @@ def test_subsets_are_disjoint_and_shrink_on_few_utterances(caplog):
         layout.choose_subsets(["one"], 300, 1)
 
 
-def test_versions_of_a_held_out_utterance_are_held_out():
-    utterances = [f"{speed}-u{i}" for speed in ("sp0.9", "sp1.0") for i in range(10)]
-    uniq = {u: u.partition("-")[2] for u in utterances}
-    valid, subset = layout.choose_subsets(utterances, 1, 3, uniq)
-    assert len(valid) == 2 and uniq[valid[0]] == uniq[valid[1]]
-    assert not {uniq[u] for u in valid} & {uniq[u] for u in subset}
+@pytest.mark.parametrize(("wanted", "held_out"), [(300, 6), (6, 6), (5, 3), (1, 3)])
+def test_versions_of_an_utterance_are_held_out_together_and_count_each(wanted, held_out):
+    """60 utterances, 20 in three versions: never more than a tenth or than wanted, unless one original is more."""
+    utterances = [f"{speed}u{i:02}" for speed in ("sp0.9-", "", "sp1.1-") for i in range(20)]
+    uniq = {u: u.rpartition("-")[2] for u in utterances}
+    valid, subset = layout.choose_subsets(utterances, wanted, 3, uniq)
+    assert len(valid) == held_out and len({uniq[u] for u in valid}) == held_out // 3
+    assert subset and not {uniq[u] for u in valid} & {uniq[u] for u in subset}
+
+
+def test_of_unequal_originals_those_that_fit_are_held_out():
+    uniq = {f"u{i:03}": "many" for i in range(30)} | {f"v{i:03}": f"v{i:03}" for i in range(2)}
+    for seed in range(5):
+        assert set(layout.choose_subsets(list(uniq), 300, seed, uniq)[0]) <= {"v000", "v001"}
+    with pytest.raises(DataError, match="all utterances are versions of one, 'many'"):
+        layout.choose_subsets(["u000", "u001"], 1, 0, uniq)
 
 
 def test_copying_one_frame_is_kaldis(golden, tmp_path):
@@ -186,6 +196,29 @@ def test_subsets_share_what_there_is(golden, tmp_path, caplog):
     assert not entries(targets[0]).keys() & entries(targets[1]).keys()
     assert copying.subset_egs(source, targets, copying.SubsetEgsOptions(100, 300)) == [16, 48]
     assert "64 examples there, so [16, 48] instead of [100, 300]" in caplog.text
+
+
+def test_no_version_of_a_held_out_utterance_is_trained_on(run, tmp_path):
+    """From the copies that perturb_speed.py makes to the lists of examples."""
+    import soundfile
+
+    (tmp_path / "data").mkdir()
+    ids = [f"s{i % 2}-{i}" for i in range(10)]
+    for utterance in ids:
+        soundfile.write(tmp_path / f"{utterance}.wav", RNG.integers(-900, 900, 800).astype(np.int16), 8000)
+    for name, value in (("wav.scp", f"{tmp_path}/{{0}}.wav"), ("utt2spk", "{1}"), ("text", "ONE")):
+        lines = [f"{u} {value.format(u, u[:2])}\n" for u in sorted(ids)]
+        (tmp_path / "data" / name).write_text("".join(lines))
+    run("perturb_speed.py", "data", "copies")
+    run("perturb_volume.py", "copies", "louder")
+    utterances = [line.split()[0] for line in (tmp_path / "louder/utt2spk").read_text().splitlines()]
+    feats = write_table(tmp_path / "f", "matrix", **{u: np.ones((9, 2), np.float32) for u in utterances})
+    run("copy-feats", feats, "ark,scp:f.ark,louder/feats.scp")
+    ali = write_table(tmp_path / "a", "int32_vector", **{u: np.zeros(9, np.int32) for u in utterances})
+    run("egs-plan", "louder", ali, "egs")
+    held_out = {line[-4:] for line in (tmp_path / "egs/valid_uttlist").read_text().split()}
+    trained_on = {line.split()[0][-4:] for line in (tmp_path / "egs/lists/train.1.scp").read_text().splitlines()}
+    assert len(utterances) == 30 and len(held_out) == 1 and len(trained_on) == 9 and not held_out & trained_on
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ Usage: perturb_speed.py [options] SOURCE TARGET
 e.g.: perturb_speed.py data/train data/train_sp
       perturb_speed.py --speeds=0.8,0.9,1.0,1.1,1.2 data/train data/train_sp
 
-The recordings are written to TARGET/audio; the features are to be made anew.
+The recordings are written to TARGET/audio; the features are to be made anew. TARGET/utt2uniq says which utterances are
+copies of one, so that the training does not hold out one and train on another.
 """
 
 from ngsgd import cli

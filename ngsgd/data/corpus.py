@@ -13,23 +13,35 @@ from ngsgd.kaldi_io.files import is_input_pipe, split_offset
 MADE_BY_RECIPE = ("wav.scp", "utt2spk", "spk2utt", "text")
 
 
-def data_directory(wav: Mapping[str, str], text: Mapping[str, str], utt2spk: Mapping[str, str]) -> DataDir:
-    """A data directory of whole recordings: utterance -> file, words, speaker; the three must have the same ids."""
+def data_directory(
+    wav: Mapping[str, str],
+    text: Mapping[str, str],
+    utt2spk: Mapping[str, str],
+    utt2uniq: Mapping[str, str] | None = None,
+) -> DataDir:
+    """A data directory of whole recordings: utterance -> file, words, speaker; the three must have the same ids.
+
+    utt2uniq: of what original an utterance is a version, where some are.
+    """
     if not wav.keys() == text.keys() == utt2spk.keys():
         odd = sorted((wav.keys() | text.keys() | utt2spk.keys()) - (wav.keys() & text.keys() & utt2spk.keys()))
         raise DataError(f"utterance {odd[0]} and {len(odd) - 1} more lack a recording, words or a speaker")
-    return DataDir(Path(), with_spk2utt({"wav.scp": dict(wav), "utt2spk": dict(utt2spk), "text": dict(text)}))
+    files = {"wav.scp": dict(wav), "utt2spk": dict(utt2spk), "text": dict(text)}
+    if utt2uniq is not None:
+        files["utt2uniq"] = dict(utt2uniq)
+    return DataDir(Path(), with_spk2utt(files))
 
 
 def write_prepared(data: DataDir, path: str | Path) -> bool:
     """Write the directory, unless it already says the same of recordings, words and speakers.
 
-    A directory that is left alone keeps its features. Returns whether it was written.
+    Such a directory keeps its features, and gets only what it lacks of other files. Returns whether it was written.
     """
     path = Path(path)
     if path.is_dir() and all((path / name).is_file() for name in MADE_BY_RECIPE):
         old = DataDir.load(path)
         if all(old.files.get(name) == data.files[name] for name in MADE_BY_RECIPE):
+            DataDir(path, old.files | data.files).write(path)
             return False
     data.write(path)
     return True
@@ -47,7 +59,7 @@ def adopt(source: str | Path, root: str | Path) -> DataDir:
     missing = [e for e in wav.values() if not is_input_pipe(e) and not os.path.isfile(split_offset(e)[0])]
     if missing:
         raise DataError(f"{source}/wav.scp: {len(missing)} of {len(wav)} recordings are missing, first {missing[0]}")
-    return data_directory(wav, data.text, data.utt2spk)
+    return data_directory(wav, data.text, data.utt2spk, data.files.get("utt2uniq"))
 
 
 def _absolute(entry: str, root: str | Path) -> str:

@@ -78,7 +78,8 @@ class _Copy:
 def perturb_speed(source: str, target: str, options: PerturbSpeedOptions) -> tuple[int, int]:
     """Make data directory `target` of copies of `source`, their recordings as FLAC in target/audio.
 
-    Recordings made earlier are kept. Returns the numbers of utterances made and failed (named and left out).
+    Its utt2uniq says of what original each is a copy. Recordings made earlier are kept. Returns the numbers of
+    utterances made and failed (named and left out).
     """
     copies = [
         _Copy(prefix(s), prefix(s), lambda x, r, s=s: x if s == 1 else resample(x, round(r * s), r))
@@ -115,6 +116,8 @@ def _write_copies(source: str, target: str, copies_of: Callable[[str], list[_Cop
     wav: dict[str, str] = {}
     text: dict[str, str] = {}
     utt2spk: dict[str, str] = {}
+    utt2uniq: dict[str, str] = {}
+    originals = data.files.get("utt2uniq", {})
     failed = 0
     for utterance, load in _utterances(data):
         if utterance not in data.text or utterance not in data.utt2spk:
@@ -130,8 +133,10 @@ def _write_copies(source: str, target: str, copies_of: Callable[[str], list[_Cop
         wav |= made
         text |= dict.fromkeys(made, data.text[utterance])
         utt2spk |= {c.prefix + utterance: c.prefix + data.utt2spk[utterance] for c in copies}
+        utt2uniq |= dict.fromkeys(made, originals.get(utterance, utterance))
     if wav:
-        write_prepared(data_directory(wav, text, utt2spk), target)
+        versions = any(u != original for u, original in utt2uniq.items())
+        write_prepared(data_directory(wav, text, utt2spk, utt2uniq if versions else None), target)
     return len(wav), failed
 
 

@@ -74,26 +74,32 @@ def choose_subsets(
 ) -> tuple[list[str], list[str]]:
     """Utterances held out for validation, and as many of the others for diagnostics on training data; both sorted.
 
-    At most a tenth of all are held out, at least one. With `utt2uniq` all versions of a held-out original are held
-    out. Speakers are shared with training, as in Kaldi: validation is for the learning curve, not a test. Raises
-    DataError below two utterances.
+    At most a tenth of all are held out, at least one. With `utt2uniq` (utterance -> original) all versions of an
+    original go together and count as so many: in random order those that fit in, or one that has the fewest. Speakers
+    are shared with training, as in Kaldi: validation is for the learning curve, not a test. Raises DataError below two
+    utterances, and when all are versions of one.
     """
     if len(utterances) < 2:
         raise DataError(f"training needs at least 2 utterances to hold one out, found {len(utterances)}")
     number = max(1, min(num_subset, len(utterances) // 10))
-    if number < num_subset:
-        log.warning(
-            "%d utterances in all: %d held out for validation instead of %d", len(utterances), number, num_subset
-        )
     ordered = sorted(utterances, key=str.encode)
     order = [ordered[i] for i in np.random.default_rng(seed).permutation(len(ordered))]
-    valid = set(order[:number])
-    if utt2uniq:
-        originals = {utt2uniq.get(u, u) for u in valid}
-        valid = {u for u in ordered if utt2uniq.get(u, u) in originals}
-    rest = [u for u in order if u not in valid]
-    if not rest:
-        raise DataError("all utterances are versions of held-out ones: nothing left to train on")
+    versions: dict[str, list[str]] = {}
+    for utterance in order:
+        versions.setdefault((utt2uniq or {}).get(utterance, utterance), []).append(utterance)
+    if len(versions) < 2:
+        raise DataError(f"all utterances are versions of one, '{next(iter(versions))}': no other to train on")
+    valid: list[str] = []
+    for together in versions.values():
+        if len(valid) + len(together) <= number:
+            valid += together
+    valid = valid or min(versions.values(), key=len)
+    if number < num_subset:
+        log.warning(
+            "%d utterances in all: %d held out for validation instead of %d", len(utterances), len(valid), num_subset
+        )
+    held_out = set(valid)
+    rest = [u for u in order if u not in held_out]
     return sorted(valid, key=str.encode), sorted(rest[:number], key=str.encode)
 
 
