@@ -4,7 +4,8 @@
 # Usage: perturb_and_align.sh [options] DATA LANG MODEL_DIR NEW_DATA ALI_DIR
 # e.g.: perturb_and_align.sh --speeds 0.9,1.0,1.1 data/train data/lang exp/mono data/train_sp exp/mono_ali_sp
 #
-# NEW_DATA gets the copies with their features, ALI_DIR their alignments with the model of MODEL_DIR.
+# NEW_DATA gets the copies with their features, ALI_DIR their alignments with the model of MODEL_DIR; where that was
+# trained speaker-adaptively, with fMLLR transforms of every copy of a speaker.
 #
 # Options:
 #   --nj N              jobs (4)
@@ -21,4 +22,6 @@ mfcc_config=conf/mfcc.conf
 expect_arguments "$@"
 perturb_speed.py --speeds="$speeds" "$1" "$4"
 make_features.sh --cmd "$cmd" --nj "$nj" --mfcc-config "$mfcc_config" "$4"
-align_si.sh --cmd "$cmd" --nj "$nj" "$4" "$2" "$3" "$5"
+align=align_si.sh
+if [ -f "$3/final.alimdl" ]; then align=align_fmllr.sh; fi
+$align --cmd "$cmd" --nj "$nj" "$4" "$2" "$3" "$5"

@@ -17,10 +17,15 @@ stage=0
 quick=false
 deb=${QUEEN_DEB:-}
 . parse_options.sh
-data=data exp=exp totgauss=1000 nnet_conf=conf/nnet.conf
+data=data exp=exp nnet_conf=conf/nnet.conf
+# The system whose alignments the network is trained on, and the sizes of all up to it.
+gmm=tri3b gmm_opts=(--tri1 "1800 15000" --tri2 "1800 15000" --tri3 "1800 15000")
 if $quick; then
-  data=data_quick exp=exp_quick totgauss=500 nnet_conf=conf/nnet_quick.conf
+  data=data_quick exp=exp_quick nnet_conf=conf/nnet_quick.conf
+  gmm=tri1 gmm_opts=(--mono 500 --tri1 "800 5000" --last tri1)
 fi
+gmm_dirs=("$exp"/{mono,tri1,tri2b,tri3b}{,_ali})
+if $quick; then gmm_dirs=("$exp"/{mono,tri1}{,_ali}); fi
 stage_dir=$exp/.stages
 . recipe.sh
 
@@ -29,20 +34,22 @@ stage 2 "Data" "$data"/{train,test,test_unseen} -- prepare_data.py --quick=$quic
 stage 3 "Dictionary and language model" "$data"/{lang,lang_test} -- prepare_lang.sh --cmd "$cmd" "$data"
 stage 4 "Features" "$data"/{train,test,test_unseen}/{feats,cmvn}.scp -- \
   make_features.sh --cmd "$cmd" --nj "$nj" "$data"/{train,test,test_unseen}
-stage 5 "Monophones from a flat start" "$exp/mono" -- \
-  train_mono.sh --cmd "$cmd" --nj "$nj" --totgauss $totgauss "$data/train" "$data/lang" "$exp/mono"
-# Triphones come between stages 5 and 6; the network then takes its alignments and graph from them.
-stage 6 "Decoding graph" "$exp/mono/graph" -- mkgraph.sh --cmd "$cmd" "$data/lang_test" "$exp/mono" "$exp/mono/graph"
-decode_with() { # decode_gmm.sh or decode_nnet.sh, model directory
-  "$1" --cmd "$cmd" --nj "$nj" "$exp/mono/graph" "$data/test" "$2/decode_test"
-  "$1" --cmd "$cmd" --nj "$nj" "$exp/mono/graph" "$data/test_unseen" "$2/decode_test_unseen"
+stage 5 "Gaussian mixtures, from a flat start" "${gmm_dirs[@]}" -- \
+  train_gmm.sh --cmd "$cmd" --nj "$nj" "${gmm_opts[@]}" "$data/train" "$data/lang" "$exp"
+stage 6 "Decoding with the Gaussian mixtures" "$exp/$gmm"/{graph,decode_test,decode_test_unseen} -- \
+  test_gmm.sh --cmd "$cmd" --nj "$nj" "$data/lang_test" "$data/test" "$data/test_unseen" "$exp/$gmm"
+stage 7 "Network" "$exp/nnet" -- \
+  train_ngsgd.py --cmd "$cmd" --nj "$nj" --config $nnet_conf "$data/train" "$data/lang" "$exp/${gmm}_ali" "$exp/nnet"
+decode_nnet() {
+  for test in test test_unseen; do
+    transforms=()
+    if ! $quick; then transforms=(--transform-dir "$exp/$gmm/decode_$test"); fi
+    decode_nnet.sh --cmd "$cmd" --nj "$nj" "${transforms[@]}" "$exp/$gmm/graph" "$data/$test" "$exp/nnet/decode_$test"
+  done
 }
-stage 7 "Decoding with the monophones" "$exp"/mono/decode_test{,_unseen} -- decode_with decode_gmm.sh "$exp/mono"
-stage 8 "Network" "$exp/nnet" -- \
-  train_ngsgd.py --cmd "$cmd" --nj "$nj" --config $nnet_conf "$data/train" "$data/lang" "$exp/mono" "$exp/nnet"
-stage 9 "Decoding with the network" "$exp"/nnet/decode_test{,_unseen} -- decode_with decode_nnet.sh "$exp/nnet"
+stage 8 "Decoding with the network" "$exp"/nnet/decode_test{,_unseen} -- decode_nnet
 
 echo "Unseen sentences of seen characters:"
-show_results.py "$exp/mono/decode_test" "$exp/nnet/decode_test"
+show_results.py "$exp/$gmm/decode_test" "$exp/nnet/decode_test"
 echo "Characters never heard in training:"
-show_results.py "$exp/mono/decode_test_unseen" "$exp/nnet/decode_test_unseen"
+show_results.py "$exp/$gmm/decode_test_unseen" "$exp/nnet/decode_test_unseen"
