@@ -82,6 +82,23 @@ def test_context_repeats_the_edges_and_the_last_example_is_short():
     assert np.allclose(examples["u-0"].input.to_dense()[:3, 0], [0, 0, 0], atol=0.2)
 
 
+@pytest.mark.parametrize("rows", [1, 4, 8, 9, 16, 31])
+def test_the_kernel_compresses_as_the_plain_code(rows):
+    """Ordinary values, whole numbers (equal quantiles), constants, and windows beyond both ends."""
+    from ngsgd.egs import kernels
+    from ngsgd.kaldi_io.compressed import CompressedMatrix
+
+    whole, constant = np.round(RNG.normal(size=(20, 3))) + 0.0, np.full((2, 3), -3.5)
+    for feats in (RNG.normal(size=(40, 5)) * 100, whole, constant):
+        feats = feats.astype(np.float32)
+        first = np.arange(-rows, len(feats) + rows, 3)
+        dense = [feats[np.clip(np.arange(t, t + rows), 0, len(feats) - 1)] for t in first]
+        plain = [CompressedMatrix.from_dense(matrix).to_bytes().partition(b" ")[2] for matrix in dense]
+        out = np.zeros((len(first), len(plain[0])), np.uint8)
+        kernels.encode(feats, first, rows, out)
+        assert [entry.tobytes() for entry in out] == plain
+
+
 def test_an_example_goes_to_its_archive_whatever_else_is_made(tables, tmp_path):
     feats, _, feats_table, ali = tables
     outputs = [f"ark:{tmp_path}/{n}" for n in range(3)]

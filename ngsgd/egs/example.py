@@ -5,6 +5,7 @@ right, and a speaker vector (the i-vector, or nothing). The input stays as compr
 byte-identical. Training reads whole archives through `archive.py` instead, which is a hundred times as fast.
 """
 
+import struct
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -102,8 +103,12 @@ class NnetExampleHolder:
     @staticmethod
     def write(w: TokenWriter, example: NnetExample) -> None:
         """Labels in the compact form where each frame has one pdf of weight 1, as Kaldi does."""
+        compact = all(len(frame) == 1 and frame[0][1] == 1.0 for frame in example.labels)
+        if compact and w.binary:
+            w.raw(_compact(example))
+            return
         w.token("<NnetExample>")
-        if all(len(frame) == 1 and frame[0][1] == 1.0 for frame in example.labels):
+        if compact:
             w.token("<Lab1>")
             w.int32_vector(np.array([frame[0][0] for frame in example.labels], np.int32))
         else:
@@ -121,6 +126,25 @@ class NnetExampleHolder:
         w.token("<SpkInfo>")
         w.vector(np.asarray(example.spk_info, np.float32))
         w.token("</NnetExample>")
+
+
+def _compact(example: NnetExample) -> bytes:
+    """What `write` writes piece by piece, for binary examples of one pdf a frame: there are millions of them."""
+    labels, speaker = example.labels, np.asarray(example.spk_info, np.float32)
+    return b"".join(
+        (
+            b"<NnetExample> <Lab1> ",
+            struct.pack(f"<bi{len(labels)}i", 4, len(labels), *[frame[0][0] for frame in labels]),
+            b"<InputFrames> ",
+            example.input.to_bytes(),
+            b"<LeftContext> ",
+            struct.pack("<bi", 4, example.left_context),
+            b"<SpkInfo> FV ",
+            struct.pack("<bi", 4, len(speaker)),
+            speaker.tobytes(),
+            b"</NnetExample> ",
+        )
+    )
 
 
 def _read_labels(r: TokenReader) -> Labels:

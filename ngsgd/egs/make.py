@@ -38,6 +38,10 @@ class MakeEgsOptions(LengthOptions):
     keep: float = opt(1.0, "make only this proportion of the examples, chosen by their keys")
     seed: int = opt(0, "seed of the distribution over several outputs, and of the choice by --keep")
 
+    def wants(self, key: str) -> bool:
+        """Whether the example of this key is among those to make."""
+        return self.keep >= 1 or _draw(key, self.seed, b"keep") < self.keep * _DRAWS
+
     def check(self) -> None:
         """DataError for sizes that make no sense."""
         if min(self.left_context, self.right_context, self.length_tolerance) < 0:
@@ -52,18 +56,35 @@ def cut(
     utterance: str, feats: np.ndarray, pdfs: np.ndarray, options: MakeEgsOptions, ivectors: np.ndarray | None = None
 ) -> Iterator[tuple[str, NnetExample]]:
     """(key, example) of one utterance. feats (T, D); pdfs (T,) int32; ivectors (ceil(T / period), E) or None."""
-    num_frames, left, right = options.num_frames, options.left_context, options.right_context
-    for t in range(0, len(feats), num_frames):
-        key = f"{utterance}-{t}"
-        if options.keep < 1 and _draw(key, options.seed, b"keep") >= options.keep * _DRAWS:
-            continue
-        labels = pdfs[t : t + num_frames].tolist()
-        frames = np.clip(np.arange(t - left, t + len(labels) + right), 0, len(feats) - 1)
+    starts = {f"{utterance}-{t}": t for t in range(0, len(feats), options.num_frames)}
+    wanted = {key: t for key, t in starts.items() if options.wants(key)}
+    inputs = _inputs(feats, np.array(list(wanted.values()), np.int64), options)
+    for (key, t), matrix in zip(wanted.items(), inputs):
+        labels = [[(pdf, 1.0)] for pdf in pdfs[t : t + options.num_frames].tolist()]
         speaker = np.zeros(0, np.float32)
         if ivectors is not None:
+            frames = np.clip(np.arange(matrix.rows) + t - options.left_context, 0, len(feats) - 1)
             speaker = _mean(ivectors[np.minimum(frames // options.ivector_period, len(ivectors) - 1)])
-        rows = CompressedMatrix.from_dense(feats[frames])
-        yield key, NnetExample([[(pdf, 1.0)] for pdf in labels], rows, left, speaker)
+        yield key, NnetExample(labels, matrix, options.left_context, speaker)
+
+
+def _inputs(feats: np.ndarray, starts: np.ndarray, options: MakeEgsOptions) -> Iterator[CompressedMatrix]:
+    """The input of the examples that begin at frames `starts`; the last one may be shorter than the others."""
+    from ngsgd.egs import kernels
+
+    feats = np.ascontiguousarray(feats, np.float32)
+    whole = starts + options.num_frames <= len(feats)
+    for part in (starts[whole], starts[~whole]):
+        if not len(part):
+            continue
+        labelled = min(options.num_frames, len(feats) - part[0])
+        rows = int(options.left_context + labelled + options.right_context)
+        kind = "CM" if rows > 8 else "CM2"
+        out = np.empty((len(part), 16 + CompressedMatrix.payload_size(kind, rows, feats.shape[1])), np.uint8)
+        kernels.encode(feats, part - options.left_context, rows, out)
+        ranges = out[:, :8].copy().view("<f4").tolist()
+        for (minimum, extent), entry in zip(ranges, out):
+            yield CompressedMatrix(kind, minimum, extent, rows, feats.shape[1], entry[16:].tobytes())
 
 
 def _mean(rows: np.ndarray) -> np.ndarray:
