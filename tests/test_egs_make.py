@@ -113,6 +113,17 @@ def test_an_example_goes_to_its_archive_whatever_else_is_made(tables, tmp_path):
         assert entries(f"ark:{tmp_path}/alone.{n}") == part
 
 
+def test_some_archives_of_all_are_the_same_archives(tables, tmp_path):
+    _, _, feats, ali = tables
+    make_egs(feats, ali, [f"ark:{tmp_path}/{n}" for n in (1, 2, 3)], MakeEgsOptions(1, 1, 1, seed=7))
+    options = MakeEgsOptions(1, 1, 1, seed=7, num_archives=3, archives="3,1")
+    make_egs(feats, ali, [f"ark:{tmp_path}/only{n}" for n in (3, 1)], options)
+    assert all((tmp_path / f"only{n}").read_bytes() == (tmp_path / f"{n}").read_bytes() for n in (1, 3))
+    for archives, outputs in (("4", 1), ("1,1", 2), ("0", 1), ("x", 1), ("1,2", 1), ("", 2)):
+        with pytest.raises(DataError, match="--archives|an output for each"):
+            MakeEgsOptions(num_archives=3, archives=archives).places(outputs)
+
+
 def test_keeping_a_part_of_the_examples(tables, tmp_path):
     _, _, feats, ali = tables
     for keep in (1.0, 0.5):

@@ -36,10 +36,12 @@ class MakeEgsOptions(LengthOptions):
     ivectors: str = opt("", "table (rspecifier) of online i-vectors, one row for each ivector-period frames")
     ivector_period: int = opt(10, "frames that one row of --ivectors stands for")
     keep: float = opt(1.0, "make only this proportion of the examples, chosen by their keys")
-    seed: int = opt(0, "seed of the distribution over several outputs, and of the choice by --keep")
+    num_archives: int = opt(0, "spread the examples over so many archives; 0: as many as outputs", at_least=1)
+    archives: str = opt("", "numbers, from 1, of the archives that are wanted: one an output; none: all of them")
+    seed: int = opt(0, "seed of the distribution over archives, and of the choice by --keep")
 
-    def wants(self, key: str) -> bool:
-        """Whether the example of this key is among those to make."""
+    def keeps(self, key: str) -> bool:
+        """Whether the example of this key is of the proportion to make."""
         return self.keep >= 1 or _draw(key, self.seed, b"keep") < self.keep * _DRAWS
 
     def check(self) -> None:
@@ -51,13 +53,38 @@ class MakeEgsOptions(LengthOptions):
         if not 0 < self.keep <= 1:
             raise DataError(f"--keep: expected a proportion above 0, at most 1, got {self.keep}")
 
+    def places(self, outputs: int) -> list[int | None]:
+        """For each archive, the output (from 0) that gets it, or None. DataError where they do not fit `outputs`."""
+        number = self.num_archives or outputs
+        wanted = self.archives.split(",") if self.archives else [str(n + 1) for n in range(number)]
+        if len(wanted) != outputs:
+            raise DataError(f"expected an output for each of {len(wanted)} archives, got {outputs}")
+        places: list[int | None] = [None] * number
+        for place, word in enumerate(wanted):
+            if not word.isdecimal() or not 1 <= int(word) <= number or places[int(word) - 1] is not None:
+                raise DataError(f"--archives: expected different numbers from 1 to {number}, got '{self.archives}'")
+            places[int(word) - 1] = place
+        return places
+
+
+def _everything(_: str) -> bool:
+    return True
+
 
 def cut(
-    utterance: str, feats: np.ndarray, pdfs: np.ndarray, options: MakeEgsOptions, ivectors: np.ndarray | None = None
+    utterance: str,
+    feats: np.ndarray,
+    pdfs: np.ndarray,
+    options: MakeEgsOptions,
+    ivectors: np.ndarray | None = None,
+    wants: Callable[[str], bool] = _everything,
 ) -> Iterator[tuple[str, NnetExample]]:
-    """(key, example) of one utterance. feats (T, D); pdfs (T,) int32; ivectors (ceil(T / period), E) or None."""
+    """(key, example) of one utterance. feats (T, D); pdfs (T,) int32; ivectors (ceil(T / period), E) or None.
+
+    wants: whether the example of this key is to be made.
+    """
     starts = {f"{utterance}-{t}": t for t in range(0, len(feats), options.num_frames)}
-    wanted = {key: t for key, t in starts.items() if options.wants(key)}
+    wanted = {key: t for key, t in starts.items() if wants(key)}
     inputs = _inputs(feats, np.array(list(wanted.values()), np.int64), options)
     for (key, t), matrix in zip(wanted.items(), inputs):
         labels = [[(pdf, 1.0)] for pdf in pdfs[t : t + options.num_frames].tolist()]
@@ -110,16 +137,24 @@ def archive_of(key: str, num_archives: int, seed: int) -> int:
 def make_egs(
     feats_rspecifier: str, alignment_rspecifier: str, wspecifiers: list[str] | tuple[str, ...], options: MakeEgsOptions
 ) -> tuple[int, int]:
-    """Examples of all utterances, spread over the outputs by `archive_of`. Returns utterances done and failed.
+    """Examples of all utterances, spread over archives by `archive_of`. Returns utterances done and failed.
 
     An utterance without an alignment or i-vectors, of another length, or with values that are not finite is named,
     counted and left out. Raises DataError when nothing was done or most failed; then no output appears.
     """
     options.check()
+    places = options.places(len(wspecifiers))
     to_pdf = _pdfs_of(options.model)
     alignments = RandomReader(alignment_rspecifier, "int32_vector")
     ivectors = RandomReader(options.ivectors, "matrix") if options.ivectors else None
     shortened = examples = 0
+
+    def place(key: str) -> int | None:
+        return places[archive_of(key, len(places), options.seed)]
+
+    def wants(key: str) -> bool:
+        return options.keeps(key) and place(key) is not None
+
     with ExitStack() as stack:
         writers = [stack.enter_context(Writer(w, "nnet_example")) for w in wspecifiers]
 
@@ -131,8 +166,8 @@ def make_egs(
             length = options.common(len(feats), len(pdfs))
             shortened += len(feats) != len(pdfs)
             rows = None if ivectors is None else _ivectors_for(utterance, length, ivectors, options.ivector_period)
-            for key, example in cut(utterance, feats[:length], pdfs[:length], options, rows):
-                writers[archive_of(key, len(writers), options.seed)].write(key, example)
+            for key, example in cut(utterance, feats[:length], pdfs[:length], options, rows, wants):
+                writers[place(key)].write(key, example)
                 examples += 1
 
         done, failed = for_each(read_features(feats_rspecifier), work)
