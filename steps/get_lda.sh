@@ -11,6 +11,7 @@
 #   --cmd CMD                          launcher (default run.py)
 #   --left-context N, --right-context N   frames to splice (default 4)
 #   --dim N                            rows to keep, the most discriminative (default: all)
+#   --transform-dir DIR                fMLLR transforms (default: those of the examples; if they don't say, ALI_DIR's)
 set -euo pipefail
 
 nj=4
@@ -18,6 +19,7 @@ cmd=run.py
 left_context=4
 right_context=4
 dim=
+transform_dir=
 . parse_options.sh
 . feature_pipeline.sh
 
@@ -41,9 +43,14 @@ for job in $(seq "$nj"); do
 done
 # Kaldi's examples do not say how their features were made; its alignments do.
 features=$egs
+if [ -n "$transform_dir" ]; then
+  expect_files "$transform_dir/trans.1"
+elif [ -f "$egs/feat_type" ]; then
+  transform_dir=$(cat "$egs/transform_dir" 2>/dev/null || true)
+elif [ -f "$ali/trans.1" ] && [ -f "$ali/final.mat" ]; then
+  transform_dir=$ali
+fi
 [ -f "$egs/feat_type" ] || features=$ali
-transforms=
-if [ -f "$ali/trans.1" ] && [ -f "$features/final.mat" ]; then transforms=$ali; fi
 files=
 for n in $(seq "$(cat "$ali/num_jobs")"); do files+=$(printf ' %q' "$ali/ali.$n.gz"); done
 
@@ -52,6 +59,6 @@ for job in $(seq "$nj"); do stats+=("$dir/lda/acc.$job"); done
 $cmd JOB=1:"$nj" "$dir/log/acc_lda.JOB.log" test -f "$dir/lda/acc.JOB" '||' \
   acc-lda --alignments --silence-phones="$(cat "$lang/phones/silence.csl")" \
   --left-context="$left_context" --right-context="$right_context" "$ali/final.mdl" \
-  "$(feature_pipeline "$data" "$lists" "$features" raw "$transforms")" "ark:gunzip -c$files |" "$dir/lda/acc.JOB"
+  "$(feature_pipeline "$data" "$lists" "$features" raw "$transform_dir")" "ark:gunzip -c$files |" "$dir/lda/acc.JOB"
 $cmd "$dir/log/lda.log" nnet-get-feature-transform ${dim:+--dim="$dim"} "$dir/lda.mat" "${stats[@]}"
 rm -r "$dir/lda"

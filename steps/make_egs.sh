@@ -8,7 +8,7 @@
 #   egs.1.ark ...                   shuffled examples, in the sizes of info/
 #   valid_diagnostic.egs, valid_combine.egs        single frames of utterances held out (valid_uttlist), disjoint
 #   train_diagnostic.egs, combine.egs              single frames of training utterances, disjoint
-#   cmvn_opts, feat_type, delta_order, speaker_transforms     how the features were made
+#   cmvn_opts, feat_type, delta_order, speaker_transforms, transform_dir     how the features were made
 # Whatever the number of jobs, the bytes are the same. A rerun goes on where it was interrupted.
 #
 #   --nj N                     jobs (default 4)
@@ -77,7 +77,10 @@ for file in final.mat splice_opts delta_opts; do
 done
 if [ -z "$transform_dir" ] && [ "$feat_type" = lda ] && [ -f "$ali/trans.1" ]; then transform_dir=$ali; fi
 # Whoever decodes with the model needs transforms of the speakers then (decode_model.sh asks for them).
-if [ -n "$transform_dir" ]; then put "$dir/speaker_transforms" true; fi
+if [ -n "$transform_dir" ]; then
+  put "$dir/speaker_transforms" true
+  put "$dir/transform_dir" "$transform_dir"
+fi
 pipeline() { feature_pipeline "$data" "$1" "$dir" raw "$transform_dir"; }
 
 ivector_opts=()

@@ -36,6 +36,9 @@ class TrainOptions:
     num_utts_subset: int = same_as(LayoutOptions, "num_utts_subset")
     frames_per_eg: int = same_as(LayoutOptions, "frames_per_eg")
     egs_opts: str = opt("", "further options of make_egs.sh, e.g. '--delta-order 2 --cmvn-opts --norm-vars=true'")
+    transform_dir: str = opt(
+        "", "fMLLR transforms of the speakers; none: those of ALI_DIR, if it has final.mat and trans.1"
+    )
     left_context: int = same_as(PnormNetworkOptions, "left_context")
     right_context: int = same_as(PnormNetworkOptions, "right_context")
     # The network (ngsgd/nnet/config.py)

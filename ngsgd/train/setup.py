@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngsgd.errors import DataError
-from ngsgd.kaldi_io.files import open_bytes, open_bytes_writer
+from ngsgd.kaldi_io.files import open_bytes, open_bytes_writer, open_text_writer
 from ngsgd.launch.client import Launcher
 from ngsgd.options import flag_name
 from ngsgd.train import programs
@@ -117,11 +117,15 @@ def make_examples(
     if not how.egs_dir:
         names = ("samples_per_iter", "min_passes", "num_utts_subset", "frames_per_eg", "left_context", "right_context")
         sizes = [word for name in (*names, "seed") for word in (f"--{flag_name(name)}", str(getattr(options, name)))]
-        extra = ["--cmd", how.cmd, "--nj", str(how.nj), *shlex.split(options.egs_opts)]
+        extra = ["--cmd", how.cmd, "--nj", str(how.nj), *_transforms(options), *shlex.split(options.egs_opts)]
         launcher.run_script(["make_egs.sh", *extra, *sizes, inputs.data, inputs.ali, directory], f"{directory}/log")
     examples = Examples.read(directory)
     examples.check(options)
     return examples
+
+
+def _transforms(options: TrainOptions) -> list[str]:
+    return ["--transform-dir", options.transform_dir] if options.transform_dir else []
 
 
 def make_input_transform(
@@ -131,7 +135,7 @@ def make_input_transform(
     if examples.ivector_dim or work.has("lda.mat"):
         return
     contexts = ["--left-context", str(options.left_context), "--right-context", str(options.right_context)]
-    words = ["get_lda.sh", "--cmd", how.cmd, "--nj", str(how.nj), *contexts]
+    words = ["get_lda.sh", "--cmd", how.cmd, "--nj", str(how.nj), *_transforms(options), *contexts]
     words += [inputs.data, inputs.lang, inputs.ali, examples.directory, str(work.path)]
     launcher.run_script(words, work.file("log"))
 
@@ -144,6 +148,9 @@ def make_model_0(
     features = examples.directory if os.path.exists(f"{examples.directory}/feat_type") else inputs.ali
     for name in FEATURE_FILES:
         _copy(f"{features}/{name}", work.file(name))
+    if features == inputs.ali and all(os.path.exists(f"{inputs.ali}/{name}") for name in ("final.mat", "trans.1")):
+        with open_text_writer(work.file("speaker_transforms")) as out:
+            out.write("true\n")
     _copy(f"{inputs.ali}/tree", work.file("tree"))
     _copy(f"{inputs.lang}/phones.txt", work.file("phones.txt"))
     if work.models():
