@@ -4,6 +4,7 @@ A launcher is whatever `--cmd` says ("run.py --mem 2G", "queue.pl"), called `CMD
 """
 
 import contextlib
+import math
 import os
 import select
 import shlex
@@ -47,10 +48,11 @@ class Launcher:
     """Starts commands through one `--cmd`. Raises DataError when that command is not there.
 
     keep: descriptors that launchers and jobs inherit, such as a lock to be held until the last of them has ended.
+    stderr: the descriptor for what launchers say; None: our stderr.
     """
 
-    def __init__(self, cmd: str, keep: tuple[int, ...] = ()):
-        self.keep = keep
+    def __init__(self, cmd: str, keep: tuple[int, ...] = (), stderr: int | None = None):
+        self.keep, self.stderr = keep, stderr
         self.words = shlex.split(cmd)
         if not self.words or shutil.which(self.words[0]) is None:
             raise DataError(f"--cmd: no launcher '{cmd}' on PATH; expected e.g. run.py or 'run.py --max-jobs-run 2'")
@@ -76,6 +78,7 @@ class Launcher:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
+            stderr=self.stderr,
             start_new_session=True,
             pass_fds=self.keep,
             preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),
@@ -113,21 +116,25 @@ def _signal_group(process: subprocess.Popen, number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def wait_any(launched: list[Launched]) -> None:
-    """Return when one of them has ended; the kernel wakes us where it can (Linux 5.3), else it is looked up often."""
+def wait_any(launched: list[Launched], limit_s: float | None = None) -> None:
+    """Return when one of them has ended, or after `limit_s`.
+
+    The kernel wakes us where it can (Linux 5.3), else it is looked up often.
+    """
+    deadline = time.monotonic() + (math.inf if limit_s is None else limit_s)
     if any(one.finished() for one in launched):
         return
     try:
         descriptors = [os.pidfd_open(one.process.pid) for one in launched]
     except (AttributeError, OSError):
-        while not any(one.finished() for one in launched):
+        while not any(one.finished() for one in launched) and time.monotonic() < deadline:
             time.sleep(0.02)
         return
     try:
         poll = select.poll()
         for descriptor in descriptors:
             poll.register(descriptor, select.POLLIN)
-        poll.poll()
+        poll.poll(None if limit_s is None else 1000 * limit_s)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

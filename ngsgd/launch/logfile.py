@@ -50,3 +50,9 @@ def tail(path: str) -> list[str]:
         return []
     lines = [line.rstrip() for line in text.splitlines()]
     return [line for line in lines if line and line != "#" and not line.startswith("# ")][-TAIL_LINES:]
+
+
+def reason(path: str) -> str:
+    """The error that a program of ours ended with, by its log; "" when there is none."""
+    errors = [line for line in tail(path) if line.startswith("ERROR ")]
+    return errors[-1].removeprefix("ERROR ") if errors else ""

@@ -20,6 +20,7 @@ Since the single models and the averages are among them, the choice is never wor
 """
 
 import dataclasses
+import json
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,6 +29,7 @@ import numpy as np
 
 from ngsgd.egs.minibatch import Minibatch
 from ngsgd.errors import DataError
+from ngsgd.kaldi_io.files import open_bytes_writer
 from ngsgd.nnet.average import check_same_shape
 from ngsgd.nnet.gradient import Objective, dot, minibatches_for
 from ngsgd.nnet.model import AmNnet, Nnet, read_model, write_model
@@ -51,6 +53,7 @@ class CombineOptions:
         64, "frames of a minibatch for the scatter of gradients that preconditions L-BFGS", at_least=1
     )
     fisher_smoothing: float = opt(0.01, "proportion of its diagonal added to that scatter", at_least=0)
+    stats_out: str = opt("", "also write all candidates and the weights of the chosen one to this file, as JSON")
     binary: bool = opt(True, "write the model in binary form")
 
 
@@ -223,6 +226,14 @@ def table(candidates: Sequence[Candidate]) -> str:
     return "\n".join(lines + [f"{c.log_prob:17.5f}  {c.accuracy:8.4f}  {c.name}" for c in candidates])
 
 
+def write_stats(path: str, models: Sequence[str], candidates: Sequence[Candidate]) -> None:
+    """Models, weights (M, L) of the best candidate, and all candidates, best first, with their held-out figures."""
+    judged = [{"name": c.name, "log_prob_per_frame": c.log_prob, "accuracy": c.accuracy} for c in candidates]
+    figures = {"models": list(models), "weights": candidates[0].weights.tolist(), "candidates": judged}
+    with open_bytes_writer(path) as f:
+        f.write((json.dumps(figures, indent=1) + "\n").encode())
+
+
 def read_usable(paths: Sequence[str]) -> list[AmNnet]:
     """The models of these files, those left out, with a warning, that hold NaN or infinity. DataError when all do."""
     models = []
@@ -249,6 +260,8 @@ def combine_files(paths: Sequence[str], examples: str, heldout: str, model_out: 
     log.info(
         "chose %s; weights by model and layer: %s", best.name, np.array2string(weights, precision=4).replace("\n", ",")
     )
+    if options.stats_out:  # first: once the model exists, the work is done
+        write_stats(options.stats_out, [model.nnet.where for model in models], candidates)
     used = np.flatnonzero(weights.any(axis=1))
     combination = Combination([models[m].nnet for m in used], 1)
     combination.set(weights[used])

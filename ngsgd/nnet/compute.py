@@ -159,6 +159,7 @@ def compute_prob(model_rxfilename: str, egs: str, options: ComputeProbOptions) -
     if options.stats_out:
         figures = {
             "log_prob_per_frame": total.log_prob_per_frame,
+            "standard_error": total.standard_error,
             "accuracy": total.accuracy,
             "weight": total.weight,
         }

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ngsgd.kaldi_io.files import open_text_writer
 from ngsgd.nnet.model import read_any
 from ngsgd.options import opt
 
@@ -11,6 +12,7 @@ class InfoOptions:
     """What to print."""
 
     print_learning_rates: bool = opt(False, "print only the learning rates of the updatable layers, with colons")
+    text_out: str = opt("", "write to this file instead of standard output")
 
 
 def describe(rxfilename: str, options: InfoOptions) -> str:
@@ -19,3 +21,13 @@ def describe(rxfilename: str, options: InfoOptions) -> str:
     if options.print_learning_rates:
         return ":".join(f"{rate:.6g}" for rate in model.nnet.learning_rates) + "\n"
     return model.nnet.info() if model.transitions is None else model.info()
+
+
+def write_description(rxfilename: str, options: InfoOptions) -> None:
+    """`describe`, to standard output or the file that is asked for."""
+    text = describe(rxfilename, options)
+    if not options.text_out:
+        print(text, end="")
+        return
+    with open_text_writer(options.text_out) as out:
+        out.write(text)

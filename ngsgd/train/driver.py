@@ -8,11 +8,14 @@ import logging
 
 from ngsgd.errors import DataError
 from ngsgd.launch.client import Launcher
+from ngsgd.launch.process import Interrupted
 from ngsgd.report.display import Display
-from ngsgd.report.progress import Progress, format_record
+from ngsgd.report.page import FINISHED, Reporter
+from ngsgd.report.progress import Progress, Record, format_record, format_scores, seconds_left
+from ngsgd.report.watch import Watch, best_valid
 from ngsgd.train.diagnostics import Diagnostics, Scores
-from ngsgd.train.final import candidates, first_whole_model, make_final
-from ngsgd.train.iteration import Iteration, JobFigures, remove_leftovers
+from ngsgd.train.final import candidates, choice, first_whole_model, make_final
+from ngsgd.train.iteration import Iteration, JobFigures, Times, remove_leftovers
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import Row
 from ngsgd.train.workdir import Workdir
@@ -20,7 +23,6 @@ from ngsgd.train.workdir import Workdir
 log = logging.getLogger(__name__)
 
 KEEP_EVERY = 10
-OVERFITTED = 0.02  # nats per frame below the best model on held-out frames, to be mentioned
 DIAGNOSTICS_BEHIND = 2  # models whose scores early stopping does without, so that it need not wait for them
 
 
@@ -40,11 +42,25 @@ class Driver:
         self.work, self.egs, self.plan, self.options, self.how = work, egs, plan, options, how
         self.launcher, self.display = launcher, display
         self.progress = Progress(work.file("progress.tsv"))
-        self.diagnostics = Diagnostics(work, egs, launcher, self._scored)
+        self.reporter = Reporter(str(work.path))
+        self.watch = Watch(lambda words: log.warning("%s", words), first_whole_model(plan))
+        self.diagnostics = Diagnostics(work, egs, plan, launcher, self._scored, display.tick)
         self.resumed_at = 0
 
     def run(self) -> Scores:
         """Train to final.mdl; returns its scores. Raises DataError when that cannot be."""
+        try:
+            scores = self._run()
+        except DataError as error:
+            self.reporter.update(f"stopped: {error}")
+            raise
+        except Interrupted as reason:
+            self.reporter.update(f"interrupted ({reason})")
+            raise
+        self.reporter.update(FINISHED)
+        return scores
+
+    def _run(self) -> Scores:
         if self.work.has("final.mdl"):
             return self._finish(self.plan)
         self._check_start()
@@ -57,9 +73,10 @@ class Driver:
                 last = x
                 break
             if x >= self.resumed_at:
-                self.display.at(x, len(self.plan), f"iteration {x + 1}, {row.jobs} jobs")
-                figures, seconds = self._iteration(row).run(self._next_rate(x), self.diagnostics)
-                self._note(row, figures, seconds)
+                self._show(x)
+                self._note(row, *self._iteration(row).run(self._next_rate(x), self.diagnostics))
+            else:
+                self._recall(row)
             remove_leftovers(self.work, x)
             if self.how.cleanup:
                 self._remove_models(x + 1)
@@ -83,7 +100,31 @@ class Driver:
         if self.resumed_at:
             self.display.line(f"going on from iteration {self.resumed_at} of {len(self.plan)}")
 
-    def _note(self, row: Row, figures: JobFigures, seconds: float) -> None:
+    def _show(self, x: int) -> None:
+        """Iteration x of the plan is the state of the moment."""
+        row, records = self.plan[x], self.progress.records
+        made = [f"epoch {row.epoch:.1f}", f"{row.jobs} jobs at rate {row.learning_rate:.3g}"]
+        made.append(f"minibatches of {row.minibatch_size}")
+        if x in records and records[x].frames_per_s:
+            made.append(f"{records[x].frames_per_s:,.0f} frames/s")
+        details = [", ".join(made)]
+        if latest := max((m for m, r in records.items() if r.valid_logprob is not None), default=0):
+            best = best_valid(records.values())
+            scores = ", ".join(format_scores(records[latest]))
+            details.append(f"after iteration {latest}: {scores}; best valid {best.valid_logprob:.3f}, {best.model}")
+        self.display.at(x, len(self.plan), f"iteration {x + 1}", details, self._seconds_left(x))
+
+    def _seconds_left(self, done: int) -> float | None:
+        return seconds_left(self.progress.records, (row.jobs for row in self.plan[done:]))
+
+    def _recall(self, row: Row) -> None:
+        """Note the jobs' figures of an iteration whose driver was ended before it could, without times."""
+        iteration = self._iteration(row)
+        record = self.progress.records.get(row.iteration + 1, Record(0))
+        if record.frames is None and iteration.has_figures():
+            self._note(row, iteration.figures(), None)
+
+    def _note(self, row: Row, figures: JobFigures, times: Times | None) -> None:
         self.progress.note(
             row.iteration + 1,
             epoch=row.epoch + row.jobs * self._epochs_per_job(),
@@ -91,10 +132,13 @@ class Driver:
             learning_rate=row.learning_rate,
             minibatch_size=row.minibatch_size,
             frames=figures.frames,
-            seconds=seconds,
-            slowest_job_s=figures.slowest_s,
+            slowest_job_s=max(figures.seconds),
+            mean_job_s=sum(figures.seconds) / row.jobs,
             job_objective=figures.objective,
+            **(vars(times) if times else {}),
         )
+        self.watch.look(self.progress.records)
+        self.reporter.update()
 
     def _epochs_per_job(self) -> float:
         """The part of the data that one job sees in one iteration."""
@@ -108,8 +152,11 @@ class Driver:
             return  # an earlier run showed it
         record = self.progress.note(x, **vars(scores))
         done = max(self.work.models(), default=0)
-        left = self.progress.seconds_left([row.jobs for row in self.plan[done:]])
-        self.display.line(format_record(record, len(self.plan), left))
+        self.display.line(format_record(record, len(self.plan), self._seconds_left(done)))
+        if done < len(self.plan):
+            self._show(done)
+        self.watch.look(self.progress.records)
+        self.reporter.update()
 
     def _should_stop(self, x: int) -> bool:
         """Early stopping before iteration x, by scores of models that are surely there by then, so always the same."""
@@ -132,7 +179,7 @@ class Driver:
     def _remove_models(self, latest: int) -> None:
         """Remove models that nothing needs any more, now that model `latest` is there."""
         first = first_whole_model(self.plan)
-        needed = {latest, *self.diagnostics.pending, *self.diagnostics.failed}
+        needed = {latest, *self.diagnostics.needed}
         if latest >= first:
             needed |= set(candidates(self.diagnostics.scores, first, latest, self.options))
         needed |= {x for x in self.work.models() if x > latest - self.options.max_models_combine}
@@ -148,12 +195,10 @@ class Driver:
                 self._drain()
             else:
                 self.diagnostics.wait()
-            self._warn_of_overfitting(len(rows))
         scores = make_final(self.work, self.egs, rows, self.diagnostics.scores, self.options, self.launcher)
-        self.display.line(
-            f"final model: train {scores.train_logprob:.3f} ({100 * scores.train_accuracy:.1f} %), "
-            f"valid {scores.valid_logprob:.3f} ({100 * scores.valid_accuracy:.1f} %)"
-        )
+        if words := choice(self.work):
+            self.display.line(f"final model: {words}")
+        self.display.line(f"final model: {', '.join(format_scores(scores))}")
         if self.how.cleanup:
             self.work.remove("combined.mdl")
             for x in self.work.models():
@@ -167,18 +212,3 @@ class Driver:
             self.diagnostics.wait()
         except DataError as error:
             log.warning("%s", error)
-
-    def _warn_of_overfitting(self, last: int) -> None:
-        scores = self.diagnostics.scores
-        if not scores or last not in scores:
-            return
-        best = max(scores, key=lambda x: (scores[x].valid_logprob, -x))
-        loss = scores[best].valid_logprob - scores[last].valid_logprob
-        if loss > OVERFITTED:
-            then = "the final model is not the last one" if self.options.final != "last" else "--final choose uses it"
-            log.warning(
-                "overfitting: held-out log-prob was best after iteration %d and has fallen by %.3f since; %s",
-                best,
-                loss,
-                then,
-            )

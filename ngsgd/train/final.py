@@ -16,7 +16,7 @@ from ngsgd.train import programs
 from ngsgd.train.diagnostics import Scores, read_scores, score_command
 from ngsgd.train.options import TrainOptions
 from ngsgd.train.plan import NO_LAYER, Row
-from ngsgd.train.workdir import Workdir
+from ngsgd.train.workdir import Workdir, read_stats
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,14 @@ def is_finished(work: Workdir) -> bool:
     return work.has("final.mdl") and work.has("stats/train.final.json")
 
 
+def choice(work: Workdir) -> str:
+    """In words, what nnet-combine chose for the final model; "" where it had no choice or left no word of it."""
+    if not work.has("stats/combine.json"):
+        return ""
+    candidates = read_stats(work.file("stats/combine.json"))["candidates"]
+    return f"{candidates[0]['name']}, the best of {len(candidates)} candidates on held-out frames"
+
+
 def make_final(
     work: Workdir, egs: str, rows: list[Row], scores: dict[int, Scores], options: TrainOptions, launcher: Launcher
 ) -> Scores:
@@ -55,7 +63,8 @@ def make_final(
         chosen = work.model(models[0])
         if options.final != "last":
             chosen = work.file("combined.mdl")
-            words = programs.combine([work.model(x) for x in models], egs, options.final == "combine", chosen)
+            stats, fit = work.file("stats/combine.json"), options.final == "combine"
+            words = programs.combine([work.model(x) for x in models], egs, fit, stats, chosen)
             launcher.run("the final combination", work.log("combine"), words, chosen)
         words = programs.adjust_priors(chosen, egs, options.seed, work.file("final.mdl"))
         with open_text_writer(work.file("final.json")) as out:
@@ -64,6 +73,7 @@ def make_final(
         launcher.run("adjusting the priors", work.log("adjust_priors"), words, work.file("final.mdl"))
     if not is_finished(work):
         words = score_command(work, egs, work.file("final.mdl"), "final")
+        words += ["&&", *programs.describe(work.file("final.mdl"), work.file("stats/network.txt"))]
         stats = work.file("stats/train.final.json")
         launcher.run("scoring the final model", work.log("compute_prob.final"), words, stats)
     return read_scores(work, "final")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_text_writer
 from ngsgd.launch.client import Launcher, wait_any, wait_for_files
+from ngsgd.launch.logfile import reason
+from ngsgd.report.display import TICK_S
 from ngsgd.train import programs
 from ngsgd.train.diagnostics import Diagnostics
 from ngsgd.train.options import DriverOptions, TrainOptions
@@ -18,13 +20,26 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class JobFigures:
-    """What the jobs of an iteration said: frames of all, the slowest one's seconds, each one's mean log-prob."""
+class Times:
+    """How long an iteration took, seconds: all told, its jobs, and making one model of theirs."""
 
-    frames: int
-    slowest_s: float
+    seconds: float
+    jobs_s: float
+    merge_s: float
+
+
+@dataclass(frozen=True)
+class JobFigures:
+    """What the jobs of an iteration said: each one's seconds of training, mean log-prob, and frames."""
+
+    seconds: tuple[float, ...]
     objectives: tuple[float, ...]
     weights: tuple[int, ...]
+
+    @property
+    def frames(self) -> int:
+        """Of all jobs."""
+        return sum(self.weights)
 
     @property
     def objective(self) -> float:
@@ -45,8 +60,8 @@ class Iteration:
         self.row, self.work, self.egs, self.options, self.how, self.launcher = row, work, egs, options, how, launcher
         self.x = row.iteration
 
-    def run(self, next_learning_rate: float, diagnostics: Diagnostics) -> tuple[JobFigures, float]:
-        """Make model x + 1, with the learning rate of its own jobs in it. Returns the figures and the seconds it took.
+    def run(self, next_learning_rate: float, diagnostics: Diagnostics) -> tuple[JobFigures, Times]:
+        """Make model x + 1, with the learning rate of its own jobs in it. Returns the jobs' figures and the times.
 
         Raises DataError when a job fails; the finished ones' models stay for the next try.
         """
@@ -54,6 +69,7 @@ class Iteration:
         model = self._with_layer()
         for job in range(1, self.row.jobs + 1):
             self._write_job(job)
+        begin_jobs = time.monotonic()
         for attempt in range(1, self.how.max_tries + 1):
             missing = self._missing()
             if missing and self._train(model, missing, diagnostics):
@@ -61,14 +77,33 @@ class Iteration:
             if self._missing() and attempt < self.how.max_tries:
                 log.warning("iteration %d: trying jobs %s again", self.x, self._missing())
         if missing := self._missing():
-            raise DataError(
-                f"iteration {self.x}: {len(missing)} of {self.row.jobs} jobs failed, at learning rate "
-                f"{self.row.learning_rate:.4g} ({self.row.learning_rate / self.row.jobs:.4g} x {self.row.jobs}); see "
-                f"{self.work.log(f'train.{self.x}.{missing[0]}')}; the same command does them again"
-            )
+            raise self._failed(missing)
+        end_jobs = time.monotonic()
         figures = self.figures()
         self._merge(figures, next_learning_rate)
-        return figures, time.monotonic() - start
+        end = time.monotonic()
+        return figures, Times(end - start, end_jobs - begin_jobs, end - end_jobs)
+
+    def _failed(self, missing: list[int]) -> DataError:
+        """What to tell of jobs that failed: the first one's own reason, and what to do."""
+        log_path = self.work.log(f"train.{self.x}.{missing[0]}")
+        why = reason(log_path)
+        advice = "the same command does them again"
+        if "training diverged" in why:
+            advice = (
+                f"model {self.x} stays; lower --initial-effective-lrate (now {self.options.initial_effective_lrate:g}) "
+                f"or --max-change-per-sample (now {self.options.max_change_per_sample:g}), in another directory or "
+                "with --overwrite"
+            )
+        return DataError(
+            f"iteration {self.x}: {len(missing)} of {self.row.jobs} jobs failed, at learning rate "
+            f"{self.row.learning_rate:.4g} ({self.row.learning_rate / self.row.jobs:.4g} x {self.row.jobs})"
+            f"{f': {why}' if why else ''}; see {log_path}; {advice}"
+        )
+
+    def has_figures(self) -> bool:
+        """Whether all jobs have left their figures."""
+        return all(self.work.has(self._outputs(job)[1]) for job in range(1, self.row.jobs + 1))
 
     def _outputs(self, job: int) -> tuple[str, str]:
         return f"{self.x + 1}.{job}.mdl", f"stats/job.{self.x}.{job}.json"
@@ -120,7 +155,7 @@ class Iteration:
             what = f"iteration {self.x}, training"
             runs.append(self.launcher.start(what, log_name, words, (first, last), self.how.train_opts))
         while not all(run.finished() for run in runs):
-            wait_any([*(run for run in runs if not run.finished()), *diagnostics.running])
+            wait_any([*(run for run in runs if not run.finished()), *diagnostics.running], TICK_S)
             diagnostics.pump()
         if any(run.failed() for run in runs):
             return False
@@ -130,14 +165,14 @@ class Iteration:
 
     def figures(self) -> JobFigures:
         """From the files that the jobs left. Raises DataError for a log-prob that is not finite."""
-        frames, seconds, objectives = [], [], []
+        seconds, objectives, frames = [], [], []
         for job in range(1, self.row.jobs + 1):
             path = self.work.file(self._outputs(job)[1])
             stats = read_stats(path)
             frames.append(int(finite(stats, "frames", path)))
             seconds.append(finite(stats, "seconds", path))
             objectives.append(finite(stats, "objective_per_frame", path))
-        return JobFigures(sum(frames), max(seconds), tuple(objectives), tuple(frames))
+        return JobFigures(tuple(seconds), tuple(objectives), tuple(frames))
 
     def _merge(self, figures: JobFigures, next_learning_rate: float) -> None:
         """Average the jobs' models, or take the best one, with the learning rate of the next iteration's jobs."""

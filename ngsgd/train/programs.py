@@ -13,6 +13,16 @@ def compute_prob(model: str, egs: str, stats: str) -> list[str]:
     return ["nnet-compute-prob", f"--stats-out={stats}", model, f"ark:{egs}"]
 
 
+def show_change(old: str, new: str, stats: str) -> list[str]:
+    """How far each layer moved from one model to another, into a JSON file."""
+    return ["nnet-show-progress", f"--stats-out={stats}", old, new]
+
+
+def describe(model: str, output: str) -> list[str]:
+    """What a model consists of, as text."""
+    return ["nnet-info", f"--text-out={output}", model]
+
+
 def train_options(row: Row, job: int, options: TrainOptions, how: DriverOptions) -> str:
     """The configuration file of job `job` (from 1) of an iteration, but for its stats-out."""
     return (
@@ -45,12 +55,16 @@ def set_learning_rate(model: str, learning_rate: float, output: str) -> list[str
     return ["nnet-copy", f"--learning-rate={learning_rate!r}", model, output]
 
 
-def combine(models: list[str], egs: str, fit: bool, output: str) -> list[str]:
-    """The best on held-out frames of models and averages; with `fit`, of weighted combinations too."""
+def combine(models: list[str], egs: str, fit: bool, stats: str, output: str) -> list[str]:
+    """The best on held-out frames of models and averages; with `fit`, of weighted combinations too.
+
+    stats: the JSON file for all candidates.
+    """
     iterations = [] if fit else ["--num-lbfgs-iters=0"]
     # Kaldi's directories of examples have no second held-out set.
     held_out = next(f for f in ("valid_combine.egs", "valid_diagnostic.egs") if os.path.exists(f"{egs}/{f}"))
-    return ["nnet-combine", *iterations, *models, f"ark:{egs}/combine.egs", f"ark:{egs}/{held_out}", output]
+    options = [*iterations, f"--stats-out={stats}"]
+    return ["nnet-combine", *options, *models, f"ark:{egs}/combine.egs", f"ark:{egs}/{held_out}", output]
 
 
 PRIOR_EXAMPLES = 10000  # of the first archive, several frames each

@@ -37,8 +37,8 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
     if is_finished(work):
         log.info("%s is there already; --overwrite begins anew", work.file("final.mdl"))
         return
-    launcher = Launcher(how.cmd, keep=(lock,))
     display = make_display()
+    launcher = Launcher(how.cmd, keep=(lock,), stderr=display.stderr)
     start = time.monotonic()
     with ending_jobs(launcher, display):
         examples = make_examples(work, inputs, options, how, launcher)
@@ -63,8 +63,10 @@ def ending_jobs(launcher: Launcher, display: Display) -> Iterator[None]:
         log.warning("%s: ending the jobs; the same command goes on from here", reason)
         raise KeyboardInterrupt from None
     finally:
-        display.close()
-        launcher.end_all()
+        try:
+            launcher.end_all()
+        finally:
+            display.close()
 
 
 def _plan(work: Workdir, examples: Examples, options: TrainOptions, display: Display) -> list[Row]:

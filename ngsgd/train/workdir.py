@@ -3,7 +3,8 @@
 train.conf         resolved options and inputs; another run with others is refused
 plan.tsv           the schedule (plan.py);  progress.tsv  what came of it, a line a model
 X.mdl              the model after X iterations; X.in.mdl with a layer inserted; X.J.mdl of job J of iteration X - 1
-stats/             job.X.J.json of jobs, valid.X.json and train.X.json of models: numbers for programs
+report.html        the whole of it for people (ngsgd/report/page.py)
+stats/             job.X.J.json of jobs, valid.X.json, train.X.json, change.X.json of models: numbers for programs
 jobs/              X.J.conf and X.J.egs: options and (a link to the) archive of job J of iteration X
 final.mdl          the end; final.json says how it was chosen
 log/
@@ -105,7 +106,16 @@ class Workdir:
         """Remove all that a training wrote here (its log and examples as well), and nothing else."""
         for folder in ("log", "stats", "jobs", "egs", "lda"):
             shutil.rmtree(self.path / folder, ignore_errors=True)
-        names = ("train.conf", "plan.tsv", "progress.tsv", "final.json", "nnet.config", "hidden.config", "lda.mat")
+        names = (
+            "train.conf",
+            "plan.tsv",
+            "progress.tsv",
+            "report.html",
+            "final.json",
+            "nnet.config",
+            "hidden.config",
+            "lda.mat",
+        )
         self.remove(*names, "prior_scales", "tree", "phones.txt")
         self.remove_matching("*.mdl")
         self.__init__(str(self.path))

@@ -88,6 +88,15 @@ def compute_prob(given, model_in, egs):
     write(given["stats-out"], {"log_prob_per_frame": log_prob, "accuracy": 0.5, "weight": 100.0})
 
 
+def show_progress(given, old, new):
+    before, after = (read(path)["weight"] for path in (old, new))
+    write(given["stats-out"], {"relative_difference": [abs(after - before), 0.01]})
+
+
+def info(given, model):
+    write(given["text-out"], read(model))
+
+
 def combine(given, *args):
     *models, _fit, _held_out, output = args
     read_all = [read(path) for path in models]
@@ -105,6 +114,8 @@ PROGRAMS = {
     "nnet-init": init,
     "nnet-insert": insert,
     "nnet-compute-prob": compute_prob,
+    "nnet-show-progress": show_progress,
+    "nnet-info": info,
     "nnet-combine": combine,
     "nnet-adjust-priors": adjust_priors,
 }
