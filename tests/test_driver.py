@@ -143,6 +143,29 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(training, undisturbed_short
     kill_and_compare(training, undisturbed_short, victims, 2, SHORT)
 
 
+@pytest.mark.parametrize("averaging", ["running", "nesterov"])
+def test_killed_anywhere_the_state_of_averaging_goes_on(training, tmp_path, averaging):
+    args = (*SHORT, f"--averaging={averaging}", "--mix-up=9", "--mix-up-epoch=1.4")
+    reference = Training(tmp_path / "reference")
+    assert reference.run(QUICK, *args)[0] == 0
+    assert reference.json("final.mdl")["outputs"] == 9
+    for pattern in (
+        "nnet-copy .*/2.in.mdl|nnet-copy .*3.mdl$",
+        "nnet-train-ngsgd .*/3.2.mdl$",
+        "nnet-average .*/4.mdl$",
+    ):
+        training.fail(pattern)
+        assert training.run(QUICK, *args)[0] == 1
+        training.fail()
+    kill_and_compare(training, reference, "driver", 1, args)
+    assert not [p.name for p in training.dir.iterdir() if p.name.startswith(("start.", "state."))]
+
+
+def test_layers_are_shrunk_and_neurons_repaired_where_the_plan_says(training):
+    assert training.run(QUICK, *SHORT, "--shrink-interval=3", "--final=last", "--cleanup=false")[0] == 0
+    assert "fit" in training.json("4.mdl") and "fit" not in training.json("3.mdl")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("victims", ["driver", "job"])
 def test_killed_twenty_times_it_ends_with_the_same_bytes(training, undisturbed, victims):

@@ -8,7 +8,7 @@ import pytest
 
 from ngsgd.errors import DataError
 from ngsgd.train.options import TrainOptions
-from ngsgd.train.plan import AVERAGE, BEST, COLUMNS, make_plan, read_plan, write_plan
+from ngsgd.train.plan import BEST, COLUMNS, ages, make_plan, read_plan, write_plan
 
 
 def plan(num_archives=4, frames_per_eg=8, **options):
@@ -35,7 +35,7 @@ def test_agrees_with_the_golden_run_of_kaldi(golden):
         expected = math.log(kaldi / 0.02) * 20 / 21 if x < 8 else math.log(0.1)
         assert math.log(rows[x + 1].learning_rate / 0.02) == pytest.approx(expected, abs=1e-6)
     assert rows[9].learning_rate == pytest.approx(0.002)
-    assert [row.merge for row in rows[:3]] == [BEST, BEST, AVERAGE]
+    assert [row.merge for row in rows[:3]] == [BEST, BEST, "average"]
     assert (golden / "nnet2/log/select.1.log").exists()
 
 
@@ -73,6 +73,40 @@ def test_one_layer_needs_no_insertion():
     assert all(row.insert == "-" for row in plan(hidden_layers=1))
 
 
+def test_mixing_up_comes_half_way_or_where_it_is_asked_for():
+    rows = plan(num_epochs=6, num_epochs_extra=2, hidden_layers=3)
+    assert {row.mix_up for row in rows} == {0}
+    rows = plan(num_epochs=6, num_epochs_extra=2, hidden_layers=3, mix_up=500)
+    assert [(row.iteration, row.mix_up) for row in rows if row.mix_up] == [((3 + 48) // 2 + 1, 500)]
+    rows = plan(num_epochs=6, num_epochs_extra=2, mix_up=500, mix_up_epoch=5)
+    assert [row.epoch for row in rows if row.mix_up] == [5.0]
+    # The average is taken there, with whole minibatches: the outputs are nearly the same.
+    (mixed,) = [row for row in rows if row.mix_up]
+    assert (mixed.merge, mixed.minibatch_size, mixed.reshapes) == ("average", 128, True)
+
+
+def test_a_network_is_shrunk_now_and_then_and_repaired_else():
+    assert {row.after for row in plan()} == {"-"}
+    rows = plan(shrink_interval=4)
+    assert [row.after for row in rows[:9]] == ["-", "-", "fix", "fix", "shrink", "fix", "fix", "fix", "shrink"]
+
+
+def test_ways_to_average_begin_anew_where_the_shape_changes():
+    rows = plan(1, 16, num_jobs_initial=4, num_jobs_final=4, num_epochs=3, num_epochs_extra=1, averaging="nesterov",
+                mix_up=500, mix_up_epoch=2)  # fmt: skip
+    assert [row.merge for row in rows] == [BEST] * 2 + ["nesterov"] * 14
+    assert ages(rows) == [0, 0, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8]
+    edited = [*rows[:5], *(dataclasses.replace(row, merge="average") for row in rows[5:])]
+    assert ages(edited)[:8] == [0, 0, 1, 2, 3, 1, 2, 3]
+
+
+def test_momentum_lowers_the_rate_of_the_jobs_so_that_the_effective_one_stays():
+    plain, block, outer = (plan(num_jobs_final=4, averaging=way) for way in ("average", "block-momentum", "nesterov"))
+    for a, b, c in zip(plain, block, outer):
+        gains = (1, 1) if a.merge == BEST else (4, 7)
+        assert (a.learning_rate / b.learning_rate, a.learning_rate / c.learning_rate) == pytest.approx(gains)
+
+
 def test_more_jobs_than_there_is_for_them_are_cut():
     rows = plan(1, 2, num_jobs_initial=4, num_jobs_final=16)
     assert {row.jobs for row in rows} == {2}
@@ -85,6 +119,10 @@ def test_more_jobs_than_there_is_for_them_are_cut():
         ({"initial_effective_lrate": 0.0}, "--initial-effective-lrate: expected a positive number"),
         ({"final_effective_lrate": math.nan}, "--final-effective-lrate: expected a positive number"),
         ({"minibatch_size": 1}, "--minibatch-size: expected 2 or more"),
+        ({"averaging": "mean"}, "unknown way to average 'mean'; known: average, block-momentum, nesterov, running"),
+        ({"averaging": "running", "shrink_interval": 5}, "--shrink-interval does not go with --averaging=running"),
+        ({"mix_up": 500, "mix_up_epoch": 0.1}, "--mix-up: iteration 0 of 80, expected one after the last added layer"),
+        ({"mix_up": 500, "mix_up_epoch": 10}, "--mix-up: iteration 80 of 80, .* 2 to 79"),
         ({"hidden_layers": 42}, "too few to add 41 hidden layers, the last at iteration 81"),
     ],
 )
@@ -94,7 +132,7 @@ def test_impossible_schedules_are_refused(options, message):
 
 
 def test_file_round_trip(tmp_path):
-    rows = plan(num_jobs_final=16)
+    rows = plan(num_jobs_final=16, averaging="nesterov", mix_up=500, shrink_interval=5)
     path = str(tmp_path / "plan.tsv")
     write_plan(path, rows)
     back = read_plan(path)
@@ -111,7 +149,9 @@ def test_file_round_trip(tmp_path):
         ("jobs", "3", r":3: 3 jobs, but 4 archives and 4 frames"),
         ("learning_rate", "-1", r":3: expected a positive"),
         ("learning_rate", "fast", r":3: could not convert"),
-        ("merge", "mean", r":3: merge is 'mean', expected average or best"),
+        ("merge", "mean", r":3: merge is 'mean', expected average, block-momentum, nesterov, running or best"),
+        ("mix_up", "500", r":3: mix_up is 500; expected 0 where a layer is inserted"),
+        ("after", "heal", r":3: after is 'heal', expected fix, shrink or -"),
         ("archives", "1,2,x,4", r":3: invalid literal"),
     ],
 )

@@ -12,7 +12,7 @@ from ngsgd.kaldi_io.lists import read_lines
 from ngsgd.options import format_options
 from ngsgd.report.progress import Progress, Record
 from ngsgd.train.options import TrainOptions
-from ngsgd.train.plan import NO_LAYER, Row, read_plan
+from ngsgd.train.plan import Row, read_plan
 
 
 @dataclass
@@ -33,8 +33,8 @@ class Run:
 
     @property
     def added(self) -> list[int]:
-        """The models that were the first with one more layer."""
-        return [row.iteration + 1 for row in self.plan if row.insert != NO_LAYER]
+        """The models that were the first with one more layer, or more outputs."""
+        return [row.iteration + 1 for row in self.plan if row.reshapes]
 
     @property
     def done(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ngsgd.errors import DataError
 from ngsgd.launch.client import Launched, Launcher, wait_any, wait_for_files
 from ngsgd.report.display import TICK_S
-from ngsgd.train.plan import NO_LAYER, Row
+from ngsgd.train.plan import Row
 from ngsgd.train.programs import compute_prob, describe, show_change
 from ngsgd.train.workdir import Workdir, finite, read_stats
 
@@ -110,7 +110,7 @@ class Diagnostics:
     def _command(self, x: int) -> list[str]:
         """The scores, and after them what else there is to know of model x; it may fail without harm to them."""
         words = score_command(self.work, self.egs, self.work.model(x), str(x))
-        changed = x == 0 or self.plan[x - 1].insert != NO_LAYER
+        changed = x == 0 or self.plan[x - 1].reshapes
         if changed:
             words += ["&&", *describe(self.work.model(x), self.work.file("stats/network.txt"))]
         elif self.work.has_model(x - 1):

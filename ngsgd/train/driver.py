@@ -17,7 +17,7 @@ from ngsgd.train.diagnostics import Diagnostics, Scores
 from ngsgd.train.final import candidates, choice, first_whole_model, make_final
 from ngsgd.train.iteration import Iteration, JobFigures, Times, remove_leftovers
 from ngsgd.train.options import DriverOptions, TrainOptions
-from ngsgd.train.plan import Row
+from ngsgd.train.plan import Row, ages
 from ngsgd.train.workdir import Workdir
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Driver:
         display: Display,
     ):
         self.work, self.egs, self.plan, self.options, self.how = work, egs, plan, options, how
-        self.launcher, self.display = launcher, display
+        self.ages, self.launcher, self.display = ages(plan), launcher, display
         self.progress = Progress(work.file("progress.tsv"))
         self.reporter = Reporter(str(work.path))
         self.watch = Watch(lambda words: log.warning("%s", words), first_whole_model(plan))
@@ -84,7 +84,7 @@ class Driver:
         return self._finish(self.plan[:last])
 
     def _iteration(self, row: Row) -> Iteration:
-        return Iteration(row, self.work, self.egs, self.options, self.how, self.launcher)
+        return Iteration(row, self.ages[row.iteration], self.work, self.egs, self.options, self.how, self.launcher)
 
     def _next_rate(self, x: int) -> float:
         return self.plan[min(x + 1, len(self.plan) - 1)].learning_rate
@@ -201,6 +201,8 @@ class Driver:
         self.display.line(f"final model: {', '.join(format_scores(scores))}")
         if self.how.cleanup:
             self.work.remove("combined.mdl")
+            self.work.remove_matching("start.*.mdl")
+            self.work.remove_matching("state.*.nnet")
             for x in self.work.models():
                 if x % KEEP_EVERY and x != len(rows):
                     self.work.remove(f"{x}.mdl")

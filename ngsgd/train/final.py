@@ -15,15 +15,15 @@ from ngsgd.launch.client import Launcher
 from ngsgd.train import programs
 from ngsgd.train.diagnostics import Scores, read_scores, score_command
 from ngsgd.train.options import TrainOptions
-from ngsgd.train.plan import NO_LAYER, Row
+from ngsgd.train.plan import Row
 from ngsgd.train.workdir import Workdir, read_stats
 
 log = logging.getLogger(__name__)
 
 
 def first_whole_model(rows: list[Row]) -> int:
-    """The first model that has all layers and has been trained with them."""
-    return 1 + max((row.iteration for row in rows if row.insert != NO_LAYER), default=0)
+    """The first model that has all layers and outputs and has been trained with them."""
+    return 1 + max((row.iteration for row in rows if row.reshapes), default=0)
 
 
 def candidates(scores: dict[int, Scores], first: int, last: int, options: TrainOptions) -> list[int]:

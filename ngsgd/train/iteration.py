@@ -1,5 +1,6 @@
 """One iteration: the jobs from one model, and one model from theirs."""
 
+import dataclasses
 import logging
 import os
 import time
@@ -9,11 +10,12 @@ from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_text_writer
 from ngsgd.launch.client import Launcher, wait_any, wait_for_files
 from ngsgd.launch.logfile import reason
+from ngsgd.nnet.averaging.rule import averaging_class
 from ngsgd.report.display import TICK_S
 from ngsgd.train import programs
 from ngsgd.train.diagnostics import Diagnostics
 from ngsgd.train.options import DriverOptions, TrainOptions
-from ngsgd.train.plan import BEST, NO_LAYER, Row
+from ngsgd.train.plan import BEST, FIX, NONE, SHRINK, Row
 from ngsgd.train.workdir import Workdir, finite, read_stats
 
 log = logging.getLogger(__name__)
@@ -52,13 +54,17 @@ class JobFigures:
 
 
 class Iteration:
-    """Runs row x of the plan: model x + 1 from model x. What is there already is not made again."""
+    """Runs row x of the plan: model x + 1 from model x. What is there already is not made again.
+
+    age: iterations since the way to average began anew (plan.ages).
+    """
 
     def __init__(
-        self, row: Row, work: Workdir, egs: str, options: TrainOptions, how: DriverOptions, launcher: Launcher
+        self, row: Row, age: int, work: Workdir, egs: str, options: TrainOptions, how: DriverOptions, launcher: Launcher
     ):
-        self.row, self.work, self.egs, self.options, self.how, self.launcher = row, work, egs, options, how, launcher
-        self.x = row.iteration
+        self.row, self.age, self.x = row, age, row.iteration
+        self.work, self.egs, self.options, self.how, self.launcher = work, egs, options, how, launcher
+        self.way = averaging_class(row.merge) if row.merge != BEST else None
 
     def run(self, next_learning_rate: float, diagnostics: Diagnostics) -> tuple[JobFigures, Times]:
         """Make model x + 1, with the learning rate of its own jobs in it. Returns the jobs' figures and the times.
@@ -66,7 +72,7 @@ class Iteration:
         Raises DataError when a job fails; the finished ones' models stay for the next try.
         """
         start = time.monotonic()
-        model = self._with_layer()
+        model = self._first_model()
         for job in range(1, self.row.jobs + 1):
             self._write_job(job)
         begin_jobs = time.monotonic()
@@ -111,23 +117,21 @@ class Iteration:
     def _missing(self) -> list[int]:
         return [j for j in range(1, self.row.jobs + 1) if not all(map(self.work.has, self._outputs(j)))]
 
-    def _with_layer(self) -> str:
-        """The model that the jobs start from: model x, with a layer inserted where the plan says so."""
-        if self.row.insert == NO_LAYER:
-            return self.work.model(self.x)
+    def _first_model(self) -> str:
+        """The model that the jobs start from: model x or the way to average's own, or x.in.mdl of another shape."""
+        if not self.row.reshapes:
+            return self.work.start(self.x) if self.age > 1 and self.way.has_start else self.work.model(self.x)
         output = self.work.file(f"{self.x}.in.mdl")
-        if not os.path.exists(output):
-            config, seed = self.work.file(self.row.insert), self.options.seed + self.x
-            words = programs.insert_layer(
-                self.work.model(self.x),
-                config,
-                last_updatable(self.work.model(self.x)),
-                seed,
-                self.row.learning_rate,
-                output,
-            )
-            what = f"iteration {self.x}, inserting a layer"
-            self.launcher.run(what, self.work.log(f"insert.{self.x}"), words, output)
+        if os.path.exists(output):
+            return output
+        model, seed, rate = self.work.model(self.x), self.options.seed + self.x, self.row.learning_rate
+        if self.row.insert != NONE:
+            config = self.work.file(self.row.insert)
+            name, words = "insert", programs.insert_layer(model, config, last_updatable(model), seed, rate, output)
+        else:
+            name, words = "mix_up", programs.mix_up(model, self.row.mix_up, seed, rate, output)
+        what = f"iteration {self.x}, {'inserting a layer' if name == 'insert' else 'mixing up'}"
+        self.launcher.run(what, self.work.log(f"{name}.{self.x}"), words, output)
         return output
 
     def _write_job(self, job: int) -> None:
@@ -175,7 +179,10 @@ class Iteration:
         return JobFigures(tuple(seconds), tuple(objectives), tuple(frames))
 
     def _merge(self, figures: JobFigures, next_learning_rate: float) -> None:
-        """Average the jobs' models, or take the best one, with the learning rate of the next iteration's jobs."""
+        """Average the jobs' models, or take the best one, with the learning rate of the next iteration's jobs.
+
+        What averaging needs in the next iteration is there before the model.
+        """
         models = [self.work.file(self._outputs(job)[0]) for job in range(1, self.row.jobs + 1)]
         output = self.work.model(self.x + 1)
         if self.row.merge == BEST:
@@ -183,14 +190,36 @@ class Iteration:
             words = programs.set_learning_rate(models[figures.best - 1], next_learning_rate, output)
         else:
             name = "average"
-            words = [*programs.average(models, "-"), "|", *programs.set_learning_rate("-", next_learning_rate, output)]
+            way = dataclasses.replace(self.options.ways(), averaging=self.row.merge)
+            last = self.row.after == NONE
+            words = programs.average(models, next_learning_rate, way, self._history(), output if last else "-")
+            if self.row.after == SHRINK:
+                words += ["|", *programs.shrink("-", self.egs, self.x, output)]
+            elif self.row.after == FIX:
+                words += ["|", *programs.fix("-", output)]
         what = f"iteration {self.x}, merging the jobs' models"
         self.launcher.run(what, self.work.log(f"{name}.{self.x}"), words, output)
+
+    def _history(self) -> dict[str, object]:
+        """Options of nnet-average for a way that looks back at earlier iterations, or ahead."""
+        if not (self.way.has_start or self.way.has_state):
+            return {}
+        first = self.age == 1
+        history: dict[str, object] = {
+            "age": self.age,
+            "previous": self._first_model() if first else self.work.model(self.x),
+        }
+        if self.way.has_start:
+            history["start_out"] = self.work.start(self.x + 1)
+        if self.way.has_state:
+            history |= {} if first else {"state": self.work.state(self.x)}
+            history["state_out"] = self.work.state(self.x + 1)
+        return history
 
 
 def remove_leftovers(work: Workdir, x: int) -> None:
     """What iteration x needs only as long as model x + 1 is not there."""
-    work.remove(f"{x}.in.mdl")
+    work.remove(f"{x}.in.mdl", f"start.{x}.mdl", f"state.{x}.nnet")
     work.remove_matching(f"{x + 1}.*.mdl")
     work.remove_matching(f"jobs/{x}.*")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ngsgd.egs.layout import LayoutOptions
 from ngsgd.errors import DataError
+from ngsgd.nnet.averaging.rule import AveragingOptions, averaging_class
 from ngsgd.nnet.config import PnormNetworkOptions
 from ngsgd.options import flag_name, opt
 
@@ -29,6 +30,15 @@ class TrainOptions:
     final_effective_lrate: float = opt(0.0005, "learning rate reached after --num-epochs, per job")
     minibatch_size: int = opt(128, "frames of a minibatch; half of it right after a layer is added")
     add_layers_period: int = opt(2, "iterations between one added hidden layer and the next")
+    averaging: str = same_as(AveragingOptions, "averaging")
+    averaging_momentum: float = same_as(AveragingOptions, "averaging_momentum")
+    averaging_rate: float = same_as(AveragingOptions, "averaging_rate")
+    averaging_window: int = same_as(AveragingOptions, "averaging_window")
+    mix_up: int = opt(0, "softmax outputs in all, more than there are pdfs, from half-way on; 0: one for each pdf")
+    mix_up_epoch: float = opt(-1.0, "mix up there instead")
+    shrink_interval: int = opt(
+        0, "iterations between shrinking the layers, other iterations repair neurons; 0: neither"
+    )
     seed: int = opt(0, "seed of all random numbers")
     # The examples (ngsgd/egs)
     samples_per_iter: int = same_as(LayoutOptions, "samples_per_iter")
@@ -66,13 +76,30 @@ class TrainOptions:
     max_models_combine: int = opt(20, "combinations and averages are of at most so many models")
     early_stop_epochs: float = opt(0.0, "stop when held-out log-prob is no better than so many epochs ago; 0: no")
 
+    def ways(self) -> AveragingOptions:
+        """The options of averaging alone."""
+        return AveragingOptions(**{name: getattr(self, name) for name in AveragingOptions.__dataclass_fields__})
+
     def check(self) -> None:
         """Raise DataError for values that cannot be."""
+        self.ways().check()
+        if self.shrink_interval and averaging_class(self.averaging).has_start:
+            raise DataError(
+                f"--shrink-interval does not go with --averaging={self.averaging}: the jobs would not see it"
+            )
         for name in ("num_epochs", "num_jobs_initial", "num_jobs_final", "add_layers_period", "hidden_layers"):
             _at_least(self, name, 1)
         for name in ("samples_per_iter", "frames_per_eg", "max_models_combine"):
             _at_least(self, name, 1)
-        for name in ("num_epochs_extra", "left_context", "right_context", "early_stop_epochs", "seed"):
+        for name in (
+            "num_epochs_extra",
+            "left_context",
+            "right_context",
+            "early_stop_epochs",
+            "seed",
+            "mix_up",
+            "shrink_interval",
+        ):
             _at_least(self, name, 0)
         _at_least(self, "minibatch_size", 2)
         _at_least(self, "pnorm_output_dim", 1)

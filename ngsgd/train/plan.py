@@ -12,11 +12,13 @@ Letters, with the scheme of Povey, Zhang and Khudanpur (2015), sections 2-4, as 
     archives used so far  Kx = sum of Jy over y < x
     job j = 1..Jx takes   k  = Kx + j - 1: archive k mod A + 1, frame (k div A) mod F   (3)
     effective rate        ex = a (b / a)^(Kx / (E M)) while Kx < E M, then b            (4)
-    a job's own rate      Jx ex: averaging Jx models undoes the factor                 (5)
+    a job's own rate      Jx ex / g: averaging Jx models undoes the factor, g is the   (5)
+                          gain of the way to average (ngsgd.nnet.averaging; 1 in the plain one)
 
 Consecutive jobs get different archives, and an archive comes again at its next frame position only after all others:
 its examples at neighbouring frames are nearly the same. On iteration 0 and after a layer was added the minibatch is
-halved and the best job's model taken instead of the average: models that change fast do not average well.
+halved and the best job's model taken instead of the average: models that change fast do not average well. Mixing up
+comes half-way from the last added layer to the end of the falling rate, unless another epoch is asked for.
 """
 
 import dataclasses
@@ -26,10 +28,12 @@ from dataclasses import dataclass
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_text_writer
 from ngsgd.kaldi_io.lists import read_lines
+from ngsgd.nnet.averaging.rule import all_averaging, averaging_class
 from ngsgd.train.options import TrainOptions
 
-AVERAGE, BEST = "average", "best"
-NO_LAYER = "-"
+BEST = "best"  # instead of a way to average
+NONE = "-"  # no layer, nothing to be done
+FIX, SHRINK = "fix", "shrink"
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,10 @@ class Row:
     """One iteration.
 
     iteration x makes model x + 1 from model x; epoch: passes over the data before it; learning_rate: a job's own (5);
-    archives, frames: one of each a job, archives from 1, frames from 0; merge: "average" or "best"; insert: file name
-    in DIR of the configuration of a layer to insert first, "-" for none.
+    archives, frames: one of each a job, archives from 1, frames from 0; merge: a way to average or "best"; insert:
+    file name in DIR of the configuration of a layer to insert first, "-" for none; mix_up: softmax outputs in all to
+    mix up to first, 0 for as they are; after: what is done to the model last, "fix" its neurons, "shrink" (or stretch)
+    its layers by factors fitted to examples, or "-".
     """
 
     iteration: int
@@ -50,6 +56,13 @@ class Row:
     frames: tuple[int, ...]
     merge: str
     insert: str
+    mix_up: int
+    after: str
+
+    @property
+    def reshapes(self) -> bool:
+        """Whether model x + 1 has another shape than model x."""
+        return self.insert != NONE or self.mix_up > 0
 
 
 COLUMNS = [field.name for field in dataclasses.fields(Row)]
@@ -72,28 +85,69 @@ def make_plan(options: TrainOptions, num_archives: int, frames_per_eg: int) -> l
             f"{iterations} iterations are too few to add {len(inserted)} hidden layers, the last at iteration "
             f"{max(inserted)}: give more --num-epochs, fewer layers or jobs, or a shorter --add-layers-period"
         )
+    mixed_up = _mix_up_iteration(options, iterations, max(inserted, default=0), falling, total)
+    way = averaging_class(options.averaging)
     rows, used = [], 0
     for x in range(iterations):
         jobs = int(0.5 + first + (last - first) * x / iterations)  # (2)
         is_last = x + 1 == iterations
         rate = effective_rate(options, used, falling) if not is_last else options.final_effective_lrate
         changed = x == 0 or x in inserted
+        gain = 1.0 if changed else way(options.ways(), jobs).gain
         ks = range(used, used + jobs)
         rows.append(
             Row(
                 iteration=x,
                 epoch=used / expanded,
                 jobs=jobs,
-                learning_rate=rate * jobs,  # (5)
+                learning_rate=rate * jobs / gain,  # (5)
                 minibatch_size=options.minibatch_size // 2 if changed else options.minibatch_size,
                 archives=tuple(k % num_archives + 1 for k in ks),  # (3)
                 frames=tuple(k // num_archives % frames_per_eg for k in ks),
-                merge=BEST if changed else AVERAGE,
-                insert="hidden.config" if x in inserted else NO_LAYER,
+                merge=BEST if changed else options.averaging,
+                insert="hidden.config" if x in inserted else NONE,
+                mix_up=options.mix_up if x == mixed_up else 0,
+                after=_after(options, x) if not changed else NONE,
             )
         )
         used += jobs
     return rows
+
+
+def _mix_up_iteration(options: TrainOptions, iterations: int, last_inserted: int, falling: int, total: int) -> int:
+    """The iteration to mix up at, -1 for none. Raises DataError when it is not after the last added layer."""
+    if not options.mix_up:
+        return -1
+    if options.mix_up_epoch < 0:
+        x = (last_inserted + iterations * falling // total) // 2 + 1
+    else:
+        x = int(iterations * options.mix_up_epoch / (options.num_epochs + options.num_epochs_extra))
+    if not last_inserted < x < iterations:
+        raise DataError(
+            f"--mix-up: iteration {x} of {iterations}, expected one after the last added layer and before the end, "
+            f"{last_inserted + 1} to {iterations - 1}: give another --mix-up-epoch"
+        )
+    return x
+
+
+def _after(options: TrainOptions, x: int) -> str:
+    """What a network of saturating neurons needs after an iteration: shrinking now and then, repairs else."""
+    if not options.shrink_interval:
+        return NONE
+    return SHRINK if x % options.shrink_interval == 0 else FIX
+
+
+def ages(rows: list[Row]) -> list[int]:
+    """For each row, the iterations since the way to average began anew, it included; 0 where the best job is taken."""
+    found, age, merge = [], 0, BEST
+    for row in rows:
+        if row.merge == BEST:
+            age = 0
+        else:
+            age = 1 if row.reshapes or row.merge != merge else age + 1
+        merge = row.merge
+        found.append(age)
+    return found
 
 
 def effective_rate(options: TrainOptions, used: int, falling: int) -> float:
@@ -113,7 +167,7 @@ def write_plan(path: str, rows: list[Row]) -> None:
 def _format(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return repr(round(value, 10)) if isinstance(value, float) else str(value)
+    return repr(float(f"{value:.10g}")) if isinstance(value, float) else str(value)
 
 
 def read_plan(path: str) -> list[Row]:
@@ -138,13 +192,16 @@ def read_plan(path: str) -> list[Row]:
 def _parse(cells: list[str]) -> Row:
     if len(cells) != len(COLUMNS):
         raise ValueError(f"expected {len(COLUMNS)} columns separated by tabs, got {len(cells)}")
-    iteration, epoch, jobs, rate, minibatch, archives, frames, merge, insert = cells
+    iteration, epoch, jobs, rate, minibatch, archives, frames, merge, insert, mix_up, after = cells
     numbers = int(iteration), float(epoch), int(jobs), float(rate), int(minibatch)
-    row = Row(*numbers, _ints(archives), _ints(frames), merge, insert)
+    row = Row(*numbers, _ints(archives), _ints(frames), merge, insert, int(mix_up), after)
     if not row.jobs == len(row.archives) == len(row.frames) > 0:
         raise ValueError(f"{row.jobs} jobs, but {len(row.archives)} archives and {len(row.frames)} frames")
-    if merge not in (AVERAGE, BEST):
-        raise ValueError(f"merge is '{merge}', expected {AVERAGE} or {BEST}")
+    for name, value, known in (("merge", merge, (*all_averaging(), BEST)), ("after", after, (FIX, SHRINK, NONE))):
+        if value not in known:
+            raise ValueError(f"{name} is '{value}', expected {', '.join(known[:-1])} or {known[-1]}")
+    if row.mix_up < 0 or (row.mix_up and insert != NONE):
+        raise ValueError(f"mix_up is {row.mix_up}; expected 0 where a layer is inserted, 0 or more elsewhere")
     if row.minibatch_size < 1 or not 0 < row.learning_rate < float("inf"):
         raise ValueError("expected a positive minibatch size and learning rate")
     return row

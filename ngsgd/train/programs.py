@@ -1,8 +1,10 @@
 """The command lines of the programs that a training calls, one function each."""
 
+import dataclasses
 import os
 import shlex
 
+from ngsgd.nnet.averaging.rule import AveragingOptions
 from ngsgd.options import flag_name
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import Row
@@ -46,8 +48,34 @@ def insert_layer(model: str, config: str, at: int, seed: int, learning_rate: flo
     return [*init, "|", *insert, "|", *set_learning_rate("-", learning_rate, output)]
 
 
-def average(models: list[str], output: str) -> list[str]:
-    return ["nnet-average", *models, output]
+def average(
+    models: list[str], learning_rate: float, way: AveragingOptions, history: dict[str, object], output: str
+) -> list[str]:
+    """One model of the jobs', with this learning rate; history: nnet-average's options of the iterations before."""
+    values = {f.name: getattr(way, f.name) for f in dataclasses.fields(way) if getattr(way, f.name) != f.default}
+    words = [f"--{flag_name(name)}={value}" for name, value in (values | history).items()]
+    return ["nnet-average", f"--learning-rate={learning_rate!r}", *words, *models, output]
+
+
+def mix_up(model: str, num_mixtures: int, seed: int, learning_rate: float, output: str) -> list[str]:
+    """More softmax outputs; all layers with the learning rate."""
+    words = ["nnet-mixup", f"--num-mixtures={num_mixtures}", f"--srand={seed}", model, "-"]
+    return [*words, "|", *set_learning_rate("-", learning_rate, output)]
+
+
+def fix(model: str, output: str) -> list[str]:
+    """Neurons repaired."""
+    return ["nnet-fix", model, output]
+
+
+SHRINK_EXAMPLES = 2000
+SHRINK_EVALUATIONS = 10
+
+
+def shrink(model: str, egs: str, seed: int, output: str) -> list[str]:
+    """A factor for each layer, fitted to some of the combination's examples, if that is better on held-out ones."""
+    subset = f"egs-subset --n={SHRINK_EXAMPLES} --seed={seed} ark:{shlex.quote(egs)}/combine.egs ark:- |"
+    return ["nnet-combine", f"--num-lbfgs-iters={SHRINK_EVALUATIONS}", model, f"ark:{subset}", _held_out(egs), output]
 
 
 def set_learning_rate(model: str, learning_rate: float, output: str) -> list[str]:
@@ -61,10 +89,14 @@ def combine(models: list[str], egs: str, fit: bool, stats: str, output: str) -> 
     stats: the JSON file for all candidates.
     """
     iterations = [] if fit else ["--num-lbfgs-iters=0"]
-    # Kaldi's directories of examples have no second held-out set.
-    held_out = next(f for f in ("valid_combine.egs", "valid_diagnostic.egs") if os.path.exists(f"{egs}/{f}"))
     options = [*iterations, f"--stats-out={stats}"]
-    return ["nnet-combine", *options, *models, f"ark:{egs}/combine.egs", f"ark:{egs}/{held_out}", output]
+    return ["nnet-combine", *options, *models, f"ark:{egs}/combine.egs", _held_out(egs), output]
+
+
+def _held_out(egs: str) -> str:
+    """The held-out examples that choose; Kaldi's directories have no second set of them."""
+    name = next(f for f in ("valid_combine.egs", "valid_diagnostic.egs") if os.path.exists(f"{egs}/{f}"))
+    return f"ark:{egs}/{name}"
 
 
 PRIOR_EXAMPLES = 10000  # of the first archive, several frames each

@@ -2,7 +2,8 @@
 
 train.conf         resolved options and inputs; another run with others is refused
 plan.tsv           the schedule (plan.py);  progress.tsv  what came of it, a line a model
-X.mdl              the model after X iterations; X.in.mdl with a layer inserted; X.J.mdl of job J of iteration X - 1
+X.mdl              the model after X iterations; X.in.mdl with another shape; X.J.mdl of job J of iteration X - 1
+start.X.mdl, state.X.nnet    from which the jobs of iteration X start, state of averaging; if --averaging has such
 report.html        the whole of it for people (ngsgd/report/page.py)
 stats/             job.X.J.json of jobs, valid.X.json, train.X.json, change.X.json of models: numbers for programs
 jobs/              X.J.conf and X.J.egs: options and (a link to the) archive of job J of iteration X
@@ -49,6 +50,14 @@ class Workdir:
     def model(self, x: int) -> str:
         """The model after x iterations."""
         return self.file(f"{x}.mdl")
+
+    def start(self, x: int) -> str:
+        """The model from which the jobs of iteration x start, where that is not model x."""
+        return self.file(f"start.{x}.mdl")
+
+    def state(self, x: int) -> str:
+        """The state of averaging after x iterations, where the way to average has one."""
+        return self.file(f"state.{x}.nnet")
 
     def has_model(self, x: int) -> bool:
         return self.has(f"{x}.mdl")
@@ -118,6 +127,7 @@ class Workdir:
         )
         self.remove(*names, "prior_scales", "tree", "phones.txt")
         self.remove_matching("*.mdl")
+        self.remove_matching("state.*.nnet")
         self.__init__(str(self.path))
 
 

@@ -60,7 +60,29 @@ def average(given, *models):
     *inputs, output = models
     all_of = [read(path) for path in inputs]
     assert len({(m["age"], m["layers"]) for m in all_of}) == 1
-    write(output, all_of[0] | {"weight": sum(m["weight"] for m in all_of) / len(all_of)})
+    result = all_of[0] | {
+        "weight": sum(m["weight"] for m in all_of) / len(all_of),
+        "rate": float(given["learning-rate"]),
+    }
+    if given.get("averaging", "average") != "average":
+        shape = {name: result[name] for name in ("layers", "outputs") if name in result}
+        previous = read(given["previous"])
+        state = read(given["state"]) if "state" in given else previous
+        assert shape == {name: m[name] for m in (previous, state) for name in ("layers", "outputs") if name in m}
+        for name in ("state-out", "start-out"):
+            if name in given:
+                write(given[name], result)
+        result["weight"] += 0.1 * previous["weight"] + 0.01 * state["weight"] * int(given["age"])
+    write(output, result)
+
+
+def mix_up(given, model_in, output):
+    write(output, read(model_in) | {"outputs": int(given["num-mixtures"])})
+
+
+def fix(given, model_in, output):
+    model = read(model_in)
+    write(output, model | {"weight": model["weight"] + 0.5})
 
 
 def copy(given, model_in, model_out):
@@ -110,6 +132,8 @@ def adjust_priors(given, model_in, egs, output):
 PROGRAMS = {
     "nnet-train-ngsgd": train,
     "nnet-average": average,
+    "nnet-mixup": mix_up,
+    "nnet-fix": fix,
     "nnet-copy": copy,
     "nnet-init": init,
     "nnet-insert": insert,
