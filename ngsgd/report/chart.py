@@ -8,11 +8,24 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 38  # margins around the plot
-HOVER_POINTS = 200  # of a line, that show their figures under the pointer
+MOST_POINTS = 400  # of a line that are drawn: there is a pixel for each
+HOVER_POINTS = 100  # of them, that show their figures under the pointer
 SERIES = 8  # colours there are
+
+
+T = TypeVar("T")
+
+
+def thinned(things: Sequence[T], most: int) -> list[T]:
+    """Every k-th of them, the last always, so that there are at most `most`, and one."""
+    if len(things) <= most:
+        return list(things)
+    kept = list(things[:: -(-len(things) // most)])
+    return kept if kept[-1] is things[-1] else [*kept, things[-1]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,7 @@ class Axis:
     label: str
     log: bool = False
     percent: bool = False
-    zero: bool = False  # begins at 0
+    zero: bool = False  # has 0 on it
     settled: bool = False  # shows the range of all but the first tenth; what is outside is cut off
 
 
@@ -72,7 +85,7 @@ def _bounds(values: list[float], axis: Axis) -> tuple[float, float]:
     if axis.log:
         return (low / 1.15, high * 1.15)
     if axis.zero:
-        return (0.0, high * 1.05 or 1.0)
+        return (min(0.0, 1.05 * low), max(0.0, 1.05 * high) or float(low == high))
     margin = 0.05 * (high - low) or 0.1 * abs(high) or 1.0
     return (low - margin, high + margin)
 
@@ -91,7 +104,7 @@ def chart(
         (line, [(x, y) for x, y in line.points if y is not None and math.isfinite(y) and (y > 0 or not axis.log)])
         for line in lines
     ]
-    shown = [(line, points) for line, points in shown if points]
+    shown = [(line, thinned(points, MOST_POINTS)) for line, points in shown if points]
     head = f'<figure class="chart"><figcaption>{html.escape(title)}</figcaption>'
     if not shown:
         return f'{head}<p class="none">no figures</p></figure>'
@@ -148,10 +161,9 @@ def _draw(line: Line, points: list, x_of: _Scale, y_of: _Scale, percent: bool, x
         path = "M" + " ".join(places[0])
         path += "".join(f"H{x}V{y}" if line.step else f"L{x} {y}" for x, y in places[1:])
         parts.append(f'<path class="line{" dashed" if line.dashed else ""}" {style} d="{path}"/>')
-    few = len(points) <= HOVER_POINTS
-    for (x, y), (at_x, at_y) in list(zip(points, places))[:: 1 if few else len(points) // HOVER_POINTS]:
-        visible = line.dots or len(points) == 1
-        parts.append(f'<circle class="{"dot" if visible else "hover"}" {style} cx="{at_x}" cy="{at_y}" ')
-        parts.append(f'r="{3.2 if visible else 5}"><title>{html.escape(line.name)}, {html.escape(x_label)} {x:g}: ')
-        parts.append(f"{_number(y, percent)}</title></circle>")
-    return parts
+    visible = line.dots or len(points) == 1
+    parts.append(f'<g class="{"dot" if visible else "hover"}" {style}>')
+    for (x, y), (at_x, at_y) in thinned(list(zip(points, places)), HOVER_POINTS):
+        parts.append(f'<circle cx="{at_x}" cy="{at_y}" r="{3.2 if visible else 5}"><title>{html.escape(line.name)}, ')
+        parts.append(f"{html.escape(x_label)} {x:g}: {_number(y, percent)}</title></circle>")
+    return [*parts, "</g>"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ngsgd.kaldi_io.files import open_text_writer
 from ngsgd.options import opt
-from ngsgd.report.chart import Axis, Line, chart
+from ngsgd.report.chart import Axis, Line, chart, thinned
 from ngsgd.report.files import Run, latest_model, read_run
 from ngsgd.report.progress import COLUMNS, Record, format_time, seconds_left
 from ngsgd.report.style import STYLE
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 NAME = "report.html"
 RELOAD_S = 20  # while training
+MOST_ROWS = 200  # of the table of iterations: all are in progress.tsv
 SHARE = 0.01  # of the driver's time for reports
 RUNNING, FINISHED = "running", "finished"
 
@@ -254,7 +255,7 @@ def _options(run: Run) -> str:
     shown = [(name, value, True) for name, value in run.inputs.items()]
     shown += [(f"--{name}", value, value != run.defaults.get(name)) for name, value in run.options.items()]
     cells = [
-        f"<div{' class=set' if given else ''}><span>{html.escape(name)}</span><span>{html.escape(value)}</span></div>"
+        f'<div class="{"set" if given else ""}"><span>{html.escape(name)}</span><span>{html.escape(value)}</span></div>'
         for name, value, given in shown
     ]
     note = '<p class="note">In bold what differs from the defaults.</p>'
@@ -262,10 +263,12 @@ def _options(run: Run) -> str:
 
 
 def _table(run: Run) -> str:
-    rows = [tuple(_cell(r, name) for name in COLUMNS) for _, r in sorted(run.records.items())]
+    records = thinned([r for _, r in sorted(run.records.items())], MOST_ROWS)
+    rows = [tuple(_cell(r, name) for name in COLUMNS) for r in records]
+    what = "All iterations" if len(rows) == len(run.records) else f"{len(rows)} of {len(run.records)} iterations"
     titles = [name.replace("_", " ") for name in COLUMNS]
     table = _rows(titles, rows, set(range(len(COLUMNS))))
-    return f'<details><summary>All iterations</summary><div class="card">{table}</div></details>'
+    return f'<details><summary>{what}</summary><div class="card">{table}</div></details>'
 
 
 def _cell(record: Record, name: str) -> str:

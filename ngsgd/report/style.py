@@ -41,8 +41,8 @@ svg text { font-size: 12px; fill: var(--faint); font-variant-numeric: tabular-nu
 .line { fill: none; stroke: var(--c); stroke-width: 2; stroke-linejoin: round; }
 .line.dashed { stroke-dasharray: 6 4; }
 .dot { fill: var(--c); }
-.hover { fill: transparent; }
-.hover:hover { fill: var(--c); }
+.hover circle { fill: transparent; }
+.hover circle:hover { fill: var(--c); }
 .none { color: var(--faint); margin: 30px 4px; }
 .card { padding: 4px 14px; overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }

@@ -41,11 +41,11 @@ def drive(directory: str, *args: str) -> None:
         Driver(work, f"{directory}/egs", plan, options, how, launcher, display).run()
 
 
-def prepare(directory: Path) -> None:
+def prepare(directory: Path, archives: int = 3) -> None:
     """The fake examples, model 0 and layer configuration."""
     (directory / "egs").mkdir(parents=True)
     (directory / "egs/valid_combine.egs").write_text("held out\n")
-    for number in (1, 2, 3):
+    for number in range(1, archives + 1):
         (directory / f"egs/egs.{number}.ark").write_text(f"archive {number}\n")
     (directory / "hidden.config").write_text("a layer\n")
     (directory / "0.mdl").write_text('{"age": 0, "weight": 1.0, "rate": 0.01, "layers": 1}\n')
