@@ -6,9 +6,6 @@
 #
 # CORPUS has flac/, train/, test/ (wav.scp, text, utt2spk) and lexicon.txt. Rerun after an interruption, it goes on where
 # it was; --stage N redoes everything from stage N on.
-#
-# The difficulty is that four speakers are few: the network trains on copies of them at other speeds too, each a speaker
-# of its own.
 
 set -euo pipefail
 corpus_from=$PWD
@@ -21,7 +18,6 @@ stage=0
 corpus=$(cd "$corpus_from" && realpath -- "$1")
 . recipe.sh
 
-gmms=(exp/{mono,tri1,tri2b,tri3b}{,_ali})
 test_gmms() {
   for system in mono tri1 tri2b tri3b; do
     test_gmm.sh --cmd "$cmd" --nj "$nj" data/lang_test data/test "exp/$system"
@@ -32,13 +28,11 @@ stage 1 "Data" data/train data/test -- prepare_data.sh "$corpus"
 stage 2 "Dictionary and grammar" data/local data/lang data/lang_test -- prepare_lang.sh "$corpus"
 stage 3 "Features" data/{train,test}/{feats,cmvn}.scp -- \
   make_features.sh --cmd "$cmd" --nj "$nj" data/train data/test
-stage 4 "Gaussian mixtures, from a flat start to speaker-adaptive training" "${gmms[@]}" -- \
+stage 4 "Gaussian mixtures, from a flat start to speaker-adaptive training" exp/{mono,tri1,tri2b,tri3b}{,_ali} -- \
   train_gmm.sh --cmd "$cmd" --nj "$nj" --mono 400 --tri1 "300 1500" --tri2 "400 2000" --tri3 "400 2000" data/train data/lang exp
 stage 5 "Decoding with the Gaussian mixtures" exp/{mono,tri1,tri2b,tri3b}/{graph,decode_test} -- test_gmms
-stage 6 "More speakers by other speeds" data/train_sp exp/tri3b_ali_sp -- \
-  perturb_and_align.sh --cmd "$cmd" --nj "$nj" --speeds 0.8,0.9,1.0,1.1,1.2 data/train data/lang exp/tri3b data/train_sp exp/tri3b_ali_sp
-stage 7 "Network" exp/nnet -- \
-  train_ngsgd.py --cmd "$cmd" --nj "$nj" --config conf/nnet.conf data/train_sp data/lang exp/tri3b_ali_sp exp/nnet
-stage 8 "Decoding with the network" exp/nnet/decode_test -- \
+stage 6 "Network" exp/nnet -- \
+  train_ngsgd.py --cmd "$cmd" --nj "$nj" --config conf/nnet.conf data/train data/lang exp/tri3b_ali exp/nnet
+stage 7 "Decoding with the network" exp/nnet/decode_test -- \
   decode_nnet.sh --cmd "$cmd" --nj "$nj" --transform-dir exp/tri3b/decode_test exp/tri3b/graph data/test exp/nnet/decode_test
 show_results.py exp/{mono,tri1,tri2b,tri3b,nnet}/decode_test
