@@ -3,7 +3,8 @@
 
 Usage: compare_training.py [options] DATA LANG ALI_DIR EXP
 e.g.: compare_training.py --settings "online/1 online/8 plain/8" --train-opts "--num-epochs 8" \\
-          --decode "--transform-dir exp/tri3b/decode_test exp/tri3b/graph data/test" data/train data/lang exp/tri3b_ali exp/compare
+          --decode "--transform-dir exp/tri3b/decode_test exp/tri3b/graph data/test" \\
+          data/train data/lang exp/tri3b_ali exp/compare
 
 A setting is UPDATE_RULE/JOBS with further options of train_ngsgd.py behind it, separated by commas
 (plain/4,--seed=1); its directory is EXP/UPDATE_RULE_JOBS... All train on the examples that the first one makes. What is
