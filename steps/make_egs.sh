@@ -5,7 +5,8 @@
 #   e.g.: make_egs.sh --nj 4 --left-context 7 --right-context 7 data/train exp/mono_ali exp/nnet/egs
 #
 # ALI_DIR holds ali.1.gz ... ali.N.gz, num_jobs, final.mdl, cmvn_opts: this toolkit's or Kaldi's. EGS_DIR gets
-#   egs.1.ark ...                   shuffled examples, in the sizes of info/
+#   egs.1.ark ...                   shuffled examples, in the sizes of info/; or
+#   archive.sh                      what writes one of them to standard output (--on-the-fly)
 #   valid_diagnostic.egs, valid_combine.egs        single frames of utterances held out (valid_uttlist), disjoint
 #   train_diagnostic.egs, combine.egs              single frames of training utterances, disjoint
 #   cmvn_opts, feat_type, delta_order, speaker_transforms, transform_dir     how the features were made
@@ -21,6 +22,8 @@
 #   --delta-order N            deltas behind raw features
 #   --transform-dir DIR        fMLLR transforms (default: ALI_DIR, where it has some and the features are lda)
 #   --online-ivector-dir DIR   append these i-vectors
+#   --on-the-fly               keep no archives on disk, only the small subsets: archive.sh makes what a job reads
+#   --mix-utterances N         see egs-plan
 #   --length-tolerance N       frames by which features and alignments may differ (default 2)
 #   --seed N                   (default 0)
 set -euo pipefail
@@ -41,6 +44,8 @@ delta_order=
 transform_dir=
 online_ivector_dir=
 length_tolerance=2
+on_the_fly=false
+mix_utterances=
 seed=0
 . parse_options.sh
 . feature_pipeline.sh
@@ -95,12 +100,14 @@ feat_dim=$(feat-to-dim "$(pipeline "$dir/first.scp")" -)
 rm "$dir/first.scp"
 
 egs-plan --nj="$nj" --left-context="$left_context" --right-context="$right_context" --seed="$seed" \
-  --feat-dim="$feat_dim" --ivector-dim="$ivector_dim" \
+  --feat-dim="$feat_dim" --ivector-dim="$ivector_dim" --on-the-fly="$on_the_fly" \
   ${frames_per_eg:+--frames-per-eg="$frames_per_eg"} ${samples_per_iter:+--samples-per-iter="$samples_per_iter"} \
   --num-frames-diagnostic="$num_frames_diagnostic" --num-frames-combine="$num_frames_combine" \
   ${min_passes:+--min-passes="$min_passes"} ${num_utts_subset:+--num-utts-subset="$num_utts_subset"} \
-  "$data" "$alignments" "$dir"
+  ${mix_utterances:+--mix-utterances="$mix_utterances"} "$data" "$alignments" "$dir"
 num_archives=$(cat "$dir/info/num_archives")
+frames_per_eg=$(cat "$dir/info/frames_per_eg")
+alignments=scp:$dir/ali.scp
 make=(make-egs --model="$ali/final.mdl" --left-context="$left_context" --right-context="$right_context"
   --length-tolerance="$length_tolerance" --seed="$seed" "${ivector_opts[@]}")
 
@@ -117,21 +124,39 @@ valid=$!
 subset train_subset train_diagnostic.egs combine.egs
 wait "$valid"
 
-all=true
-for n in $(seq "$num_archives"); do [ -f "$dir/egs.$n.ark" ] || all=false; done
-if ! $all; then
-  outputs=()
-  for n in $(seq "$num_archives"); do outputs+=("ark:$dir/egs_orig.$n.JOB.ark"); done
-  # The first output appears last: where it exists, the job was done.
-  $cmd JOB=1:"$nj" "$dir/log/make_egs.JOB.log" test -f "$dir/egs_orig.1.JOB.ark" '||' \
-    "${make[@]}" --num-frames="$(cat "$dir/info/frames_per_eg")" "$(pipeline "$dir/lists/train.JOB.scp")" \
-    "$alignments" "${outputs[@]}"
-  parts=
-  for n in $(seq "$nj"); do parts+=$(printf ' %q' "$dir/egs_orig.JOB.$n.ark"); done
-  $cmd JOB=1:"$num_archives" "$dir/log/shuffle.JOB.log" test -f "$dir/egs.JOB.ark" '||' \
-    egs-shuffle --sort --seed="$seed" "ark:cat$parts |" "ark:$dir/egs.JOB.ark"
+if $on_the_fly; then
+  group=$(cat "$dir/info/archives_per_group")
+  {
+    printf '# Usage: bash archive.sh ARCHIVE FRAME: writes this archive of examples to standard output.\nset -o pipefail\n'
+    printf 'egs-select --archive="$1" --frame="$2" %q |\n ' "$dir"
+    printf ' %q' "${make[@]}" --num-frames="$frames_per_eg" --num-archives="$group"
+    printf ' --archives=$((($1 - 1) %% %s + 1)) %q %q ark:- |\n' "$group" "$(pipeline -)" "$alignments"
+    printf '  egs-shuffle --sort --seed=%q ark:- ark:-\n' "$seed"
+  } >"$dir/archive.sh.tmp"
+  mv "$dir/archive.sh.tmp" "$dir/archive.sh"
+  echo "make_egs.sh: $num_archives archives of about $(cat "$dir/info/egs_per_archive") examples, to be made on the fly" >&2
+  exit 0
 fi
-for n in $(seq "$num_archives"); do
-  for j in $(seq "$nj"); do rm -f "$dir/egs_orig.$n.$j.ark"; done
-done
+
+missing=()
+for n in $(seq "$num_archives"); do [ -f "$dir/egs.$n.ark" ] || missing+=("$n"); done
+if [ ${#missing[@]} -gt 0 ]; then
+  # Archive N of the utterances of job J of nj, unshuffled.
+  part() { printf '%s/egs_orig.%s.%s-of-%s.ark' "$dir" "$1" "$2" "$nj"; }
+  outputs=()
+  made=()
+  for n in "${missing[@]}"; do
+    outputs+=("ark:$(part "$n" JOB)")
+    made+=(test -f "$(part "$n" JOB)" '&&')
+  done
+  $cmd JOB=1:"$nj" "$dir/log/make_egs.JOB.log" "${made[@]}" true '||' \
+    "${make[@]}" --num-frames="$frames_per_eg" --num-archives="$num_archives" \
+    --archives="$(IFS=,; echo "${missing[*]}")" "$(pipeline "$dir/lists/train.JOB.scp")" "$alignments" "${outputs[@]}"
+  parts=()
+  for j in $(seq "$nj"); do parts+=("$(part JOB "$j")"); done
+  $cmd JOB=1:"$num_archives" "$dir/log/shuffle.JOB.log" test -f "$dir/egs.JOB.ark" '||' \
+    egs-shuffle --sort --seed="$seed" "ark:cat$(printf ' %q' "${parts[@]}") |" "ark:$dir/egs.JOB.ark" '&&' \
+    rm -f "${parts[@]}"
+fi
+rm -f "$dir"/egs_orig.*.ark "$dir"/ali.{ark,scp}
 echo "make_egs.sh: $num_archives archives of about $(cat "$dir/info/egs_per_archive") examples in $dir" >&2

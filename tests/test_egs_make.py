@@ -166,7 +166,7 @@ def test_transition_ids_beyond_the_model_are_refused(golden, tables, tmp_path, c
     [(966000, 50000, 3, 8), (100_000_000, 400000, 32, 8), (17163, 400000, 3, 8), (500, 400000, 1, 1)],
 )
 def test_archives(frames, samples, archives, per_eg):
-    plan = layout.plan_archives(frames, layout.LayoutOptions(samples_per_iter=samples))
+    plan = layout.plan_archives(frames, 100, layout.LayoutOptions(samples_per_iter=samples))
     assert (plan.num_archives, plan.frames_per_eg) == (archives, per_eg)
     assert plan.egs_per_archive <= samples
     assert plan.egs_per_archive * plan.num_archives * plan.frames_per_eg <= frames

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import os
+import shlex
 import time
 from dataclasses import dataclass
 
@@ -135,10 +136,14 @@ class Iteration:
         return output
 
     def _write_job(self, job: int) -> None:
-        """The options of a job, and a link to its archive under its number."""
+        """The options of a job, and a link to its archive, or the command that makes it, under the job's number."""
         name = self.work.file(f"jobs/{self.x}.{job}")
         with open_text_writer(f"{name}.conf") as out:
             out.write(programs.train_options(self.row, job, self.options, self.how))
+        if maker := programs.archive_maker(self.egs):
+            with open_text_writer(f"{name}.egs") as out:
+                out.write(programs.make_archive(maker, self.row.archives[job - 1], self.row.frames[job - 1]) + "\n")
+            return
         archive = os.path.abspath(f"{self.egs}/egs.{self.row.archives[job - 1]}.ark")
         if not os.path.exists(archive):
             raise DataError(f"{archive} is not there; iteration {self.x} of the plan needs it")
@@ -153,6 +158,8 @@ class Iteration:
         runs = []
         for first, last in _ranges(missing):
             files = [self.work.file(f"jobs/{self.x}.JOB.{kind}") for kind in ("conf", "egs")]
+            if programs.archive_maker(self.egs):
+                files[1] = f"bash {shlex.quote(files[1])} |"
             output, stats = f"{self.x + 1}.JOB.mdl", f"stats/job.{self.x}.JOB.json"
             words = programs.train(files[0], model, files[1], self.work.file(stats), self.work.file(output))
             log_name = self.work.log(f"train.{self.x}.JOB")

@@ -45,6 +45,9 @@ class TrainOptions:
     min_passes: int = same_as(LayoutOptions, "min_passes")
     num_utts_subset: int = same_as(LayoutOptions, "num_utts_subset")
     frames_per_eg: int = same_as(LayoutOptions, "frames_per_eg")
+    egs_on_the_fly: bool = opt(
+        False, "keep no examples on disk: each job makes its own from features and alignments, which takes it longer"
+    )
     egs_opts: str = opt("", "further options of make_egs.sh, e.g. '--delta-order 2 --cmvn-opts --norm-vars=true'")
     transform_dir: str = opt(
         "", "fMLLR transforms of the speakers; none: those of ALI_DIR, if it has final.mat and trans.1"

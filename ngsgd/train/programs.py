@@ -36,6 +36,17 @@ def train_options(row: Row, job: int, options: TrainOptions, how: DriverOptions)
     )
 
 
+def archive_maker(egs: str) -> str:
+    """The script that writes an archive of the examples in `egs` when one is read; "" where they are files."""
+    path = f"{egs}/archive.sh"
+    return path if os.path.exists(path) else ""
+
+
+def make_archive(maker: str, archive: int, frame: int) -> str:
+    """The command that writes an archive, to be trained on at one frame of its examples, to standard output."""
+    return f"bash {shlex.quote(maker)} {archive} {frame}"
+
+
 def train(config: str, model: str, egs: str, stats: str, output: str) -> list[str]:
     """One job of an iteration; JOB stands for its number."""
     return ["nnet-train-ngsgd", f"--config={config}", f"--stats-out={stats}", model, f"ark:{egs}", output]
@@ -104,7 +115,9 @@ PRIOR_EXAMPLES = 10000  # of the first archive, several frames each
 
 def adjust_priors(model: str, egs: str, seed: int, output: str) -> list[str]:
     """Priors from the mean posterior of typical training frames."""
-    subset = f"egs-subset --n={PRIOR_EXAMPLES} --seed={seed} ark:{shlex.quote(egs)}/egs.1.ark ark:- |"
+    maker = archive_maker(egs)
+    first = shlex.quote(f"ark:{make_archive(maker, 1, 0)} |" if maker else f"ark:{egs}/egs.1.ark")
+    subset = f"egs-subset --n={PRIOR_EXAMPLES} --seed={seed} {first} ark:- |"
     return ["nnet-adjust-priors", model, f"ark:{subset}", output]
 
 

@@ -26,6 +26,8 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
     """Train in `directory`; see steps/train_ngsgd.py. Raises DataError; KeyboardInterrupt when a signal ended it."""
     options.check()
     how.check()
+    if how.egs_dir and options.egs_on_the_fly:
+        raise DataError(f"--egs-on-the-fly and --egs-dir {how.egs_dir}, whose examples are made: give one of the two")
     inputs = Inputs(data, lang, ali)
     inputs.check()
     work = Workdir(directory)

@@ -77,7 +77,8 @@ class Examples:
         """From DIR/info, the feature dimension from an example where it is not there. Raises DataError."""
         info = {name: _number(directory, name) for name in ("num_archives", "frames_per_eg")}
         info |= {name: _number(directory, name) for name in ("left_context", "right_context", "ivector_dim")}
-        archives = [f"egs.{k}.ark" for k in range(1, info["num_archives"] + 1)]
+        maker = programs.archive_maker(directory)
+        archives = [] if maker else [f"egs.{k}.ark" for k in range(1, info["num_archives"] + 1)]
         for name in ("valid_diagnostic.egs", "train_diagnostic.egs", "combine.egs", *archives):
             if not os.path.isfile(f"{directory}/{name}"):
                 raise DataError(f"no such file: {directory}/{name}")
@@ -117,6 +118,7 @@ def make_examples(
     if not how.egs_dir:
         names = ("samples_per_iter", "min_passes", "num_utts_subset", "frames_per_eg", "left_context", "right_context")
         sizes = [word for name in (*names, "seed") for word in (f"--{flag_name(name)}", str(getattr(options, name)))]
+        sizes += ["--on-the-fly", str(options.egs_on_the_fly).lower()]
         extra = ["--cmd", how.cmd, "--nj", str(how.nj), *_transforms(options), *shlex.split(options.egs_opts)]
         launcher.run_script(["make_egs.sh", *extra, *sizes, inputs.data, inputs.ali, directory], f"{directory}/log")
     examples = Examples.read(directory)
