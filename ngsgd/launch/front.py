@@ -16,8 +16,6 @@ def main(launcher: str, doc: str) -> None:
         sys.exit(0)
     try:
         request = parse(args)
-        for option in request.ignored:
-            print(f"{program}: ignoring {option}: it means nothing here", file=sys.stderr)
         sys.exit(get_launcher(launcher)(request))
     except UsageError as error:
         print(f"{program}: {error}; see {program} --help", file=sys.stderr)

@@ -4,22 +4,21 @@ The launcher waits in the kernel for whichever job ends next, so that nothing is
 it ends every job's whole group; killed with SIGKILL, the kernel ends the jobs (`die_with_parent`).
 """
 
-import contextlib
 import glob
 import os
 import resource
 import signal
-import sys
 import time
 
 from ngsgd.errors import DataError
 from ngsgd.launch import logfile
-from ngsgd.launch.process import Interrupted, die_with_parent, raise_on_signals
+from ngsgd.launch.job import STOPPING, close_log, kill_group, start
+from ngsgd.launch.process import INTERRUPTED, Interrupted, raise_on_signals
 from ngsgd.launch.registry import launchers
+from ngsgd.launch.report import report_failures, say, say_again
 from ngsgd.launch.request import Request
 
 GRACE_S = 3.0  # between asking a job to end (SIGTERM) and making it (SIGKILL)
-INTERRUPTED = 130
 
 
 class _Job:
@@ -29,10 +28,6 @@ class _Job:
         self.number, self.log = number, log
         self.tries = 0
         self.devices: list[str] = []
-
-
-def _say(text: str) -> None:
-    print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr, flush=True)
 
 
 def num_cores() -> int:
@@ -56,6 +51,8 @@ def visible_devices() -> list[str]:
 @launchers.register("local")
 def launch(request: Request) -> int:
     """Run the request's jobs here, by the contract of registry.py. Raises DataError when too few GPUs are there."""
+    for option in request.ignored:
+        say(f"ignoring {option}: it means nothing here")
     threads = int(request.options.get("num-threads", 1))
     gpus = int(request.options.get("gpu", 0))
     devices = visible_devices() if gpus else []
@@ -72,23 +69,11 @@ def launch(request: Request) -> int:
         failed = pool.run()
     except Interrupted as reason:
         ended = pool.kill()
-        _say(f"{reason}: ended {ended} running job(s); run the same command again to redo them")
+        say(f"{reason}: ended {ended} running job(s); run the same command again to redo them")
         return INTERRUPTED
     if failed:
-        _report(request, failed)
+        report_failures(request, failed)
     return 1 if failed else 0
-
-
-def _report(request: Request, failed: dict[int, str]) -> None:
-    """Say which jobs failed and show the end of the first one's log."""
-    first = min(failed)
-    log = request.log_of(first)
-    if len(request.jobs) == 1:
-        _say(f"job failed ({failed[first]}), log is in {log}")
-    else:
-        _say(f"{len(failed)} of {len(request.jobs)} jobs failed, log of job {first} ({failed[first]}) is in {log}")
-    for line in logfile.tail(log):
-        print(f"  {line}", file=sys.stderr)
 
 
 class _Pool:
@@ -110,7 +95,7 @@ class _Pool:
                 continue  # every job just tried could not even start
             job, ended = self._reap(os.wait4(-1, 0))
             if ended and job.tries < tries:
-                _say(f"job {job.number} failed ({ended}), trying it again ({job.tries + 1} of {tries})")
+                say_again(job.number, ended, job.tries + 1, tries)
                 waiting.append(job)
             elif ended:
                 self.failed[job.number] = ended
@@ -127,40 +112,22 @@ class _Pool:
         job.devices = [self.free.pop(0) for _ in range(self.gpus)]
         job.tries += 1
         job.started = time.monotonic()
-        parent = os.getpid()
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-        try:  # no signal may come between the fork and the note of it
-            pid = os.fork()
-            if pid == 0:
-                _become(command, job, parent, blocked)
-            self.running[pid] = job
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        start(command, job.descriptor, True, job.devices, self.running, job)
 
     def _reap(self, waited: tuple[int, int, resource.struct_rusage]) -> tuple[_Job, str]:
         """Close the log of the job that ended; returns it and how it failed ("" when it did not)."""
         pid, status, usage = waited
         job = self.running.pop(pid)
         self.free += job.devices
-        code = os.waitstatus_to_exitcode(status)
-        signal_number = max(0, -code)
-        code = 128 + signal_number if signal_number else code
-        elapsed = time.monotonic() - job.started
-        text = logfile.footer(
-            code, signal_number, elapsed, self.threads, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-        )
-        ended = f"code {code}" + (f", killed by {_signal_name(signal_number or code - 128)}" if code > 128 else "")
         try:
-            os.write(job.descriptor, text.encode())
-        except OSError as error:  # a full disk: the job's output may be cut off as well
+            ending = close_log(job.descriptor, status, usage, job.started, self.threads)
+        except OSError as error:
             return job, f"its log cannot be written: {error.strerror}"
-        finally:
-            os.close(job.descriptor)
-        return job, ended if code else ""
+        return job, str(ending) if ending.code else ""
 
     def kill(self) -> int:
         """End the running jobs with all that they started; returns how many there were."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
         count = len(self.running)
         self._signal_all(signal.SIGTERM)
         signal.signal(signal.SIGALRM, lambda *_: self._signal_all(signal.SIGKILL))
@@ -170,42 +137,9 @@ class _Pool:
             self._reap(os.wait4(-1, 0))
         signal.setitimer(signal.ITIMER_REAL, 0)
         for group in groups:  # whatever of a job's group ignored SIGTERM and survived its leader
-            _kill_group(group, signal.SIGKILL)
+            kill_group(group, signal.SIGKILL)
         return count
 
     def _signal_all(self, number: int) -> None:
         for pid in self.running:
-            _kill_group(pid, number)
-
-
-def _kill_group(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it ended by itself
-        os.killpg(group, number)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _become(command: str, job: _Job, parent: int, mask: set[int]) -> None:
-    """In the child: become `bash -c command`, writing to the job's log. Does not return."""
-    try:
-        os.setsid()
-        die_with_parent(parent)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(job.descriptor, 1)
-        os.dup2(job.descriptor, 2)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if job.devices:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices)
-        os.execvp("bash", ["bash", "-o", "pipefail", "-c", command])
-    except OSError as error:
-        os.write(2, f"cannot start bash: {error}\n".encode())
-    finally:
-        os._exit(127)
+            kill_group(pid, number)

@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 
+INTERRUPTED = 130  # a launcher's exit status after a signal that ended it
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 

@@ -13,7 +13,8 @@ JOB_RANGE = re.compile(r"([A-Za-z_]\w*)=(\d+)(?::(\d+))?")
 # Options with one value that every launcher understands; None: a text for the launcher to interpret.
 PORTABLE = dict.fromkeys(("max-jobs-run", "num-threads", "gpu", "max-tries"), int)
 PORTABLE |= dict.fromkeys(("mem", "time", "config"))
-GRID_ENGINE = {"-tc": "max-jobs-run"}
+ENGINES = {"-tc": "max-jobs-run"}  # a portable option in the engines' own form
+BARE = ("-V", "-cwd", "-notify")  # the engines' flags that take no value
 
 
 class UsageError(Exception):
@@ -27,19 +28,26 @@ class Request:
     log       log file, with the job's name in it when there are several jobs
     words     the command's arguments as they came
     options   values of the portable options that were given
-    ignored   options that no launcher here knows, as they came
+    site      values of other options, `--name value`, by name: for a cluster's configuration to know
+    flags     the engines' own flags (`-q all.q`, `-pe smp 4`), as they came
     """
 
-    __slots__ = ("first", "ignored", "job_name", "last", "log", "options", "words")
+    __slots__ = ("first", "flags", "job_name", "last", "log", "options", "site", "words")
 
     def __init__(self, log: str, words: list[str], job_name: str | None = None, first: int = 1, last: int = 1):
         self.log, self.words, self.job_name, self.first, self.last = log, words, job_name, first, last
         self.options: dict[str, object] = {}
-        self.ignored: list[str] = []
+        self.site: dict[str, str] = {}
+        self.flags: list[str] = []
 
     @property
     def jobs(self) -> range:
         return range(self.first, self.last + 1)
+
+    @property
+    def ignored(self) -> list[str]:
+        """What only a cluster understands."""
+        return [f"--{name} {value}" for name, value in self.site.items()] + self.flags
 
     def log_of(self, job: int) -> str:
         return substitute(self.log, self.job_name, job)
@@ -52,13 +60,12 @@ class Request:
 def parse(args: list[str]) -> Request:
     """A Request from a launcher's arguments. Raises UsageError naming the argument and what was expected."""
     args = list(args)
-    options: dict[str, object] = {}
-    ignored: list[str] = []
+    request = Request("", [])
     job_name, first, last = None, 1, 1
     while args:
         match = JOB_RANGE.fullmatch(args[0])
         if args[0].startswith("-"):
-            _take_option(args, options, ignored)
+            _take_option(args, request)
         elif match and job_name is None:
             args.pop(0)
             job_name, first = match[1], int(match[2])
@@ -71,34 +78,35 @@ def parse(args: list[str]) -> Request:
             break
     if len(args) < 2:
         raise UsageError("expected a log file and a command after the options")
-    request = Request(args[0], args[1:], job_name, first, last)
-    request.options, request.ignored = options, ignored
+    request.log, request.words = args[0], args[1:]
+    request.job_name, request.first, request.last = job_name, first, last
     _refuse_ambiguous(request)
     return request
 
 
-def _take_option(args: list[str], options: dict[str, object], ignored: list[str]) -> None:
-    """Move one option with its value from the front of `args` into `options` or `ignored`."""
+def _take_option(args: list[str], request: Request) -> None:
+    """Move one option with its value from the front of `args` into the request."""
     switch, equals, value = args.pop(0).partition("=")
-    if switch in ("-V", "-cwd", "-S"):
-        ignored.append(switch)
+    if switch in BARE:
+        request.flags.append(switch)
         return
     values = [value] if equals else [args.pop(0) for _ in range(2 if switch == "-pe" else 1) if args]
     if not values:
         raise UsageError(f"{switch}: expected a value")
-    name = GRID_ENGINE.get(switch, switch[2:].replace("_", "-") if switch.startswith("--") else "")
-    if name not in PORTABLE:
-        ignored.append(" ".join([switch, *values]))
-        return
-    kind = PORTABLE[name]
-    if kind is int:
-        if not values[0].isdigit() or (name != "gpu" and values[0] == "0"):
+    name = ENGINES.get(switch, switch[2:].replace("_", "-") if switch.startswith("--") else "")
+    if not name:
+        request.flags.append(" ".join([switch, *values]))
+    elif name not in PORTABLE:
+        request.site[name] = values[0]
+    elif PORTABLE[name] is int:
+        if not values[0].isdigit() or (name != "gpu" and int(values[0]) == 0):
             raise UsageError(f"{switch}: expected a positive number, got '{values[0]}'")
         number = int(values[0])
         # Given twice (a default in --cmd and a step's own limit): the stricter one, as Kaldi's launchers do.
-        options[name] = min(number, options[name]) if name == "max-jobs-run" and name in options else number
+        stricter = name == "max-jobs-run" and name in request.options
+        request.options[name] = min(number, request.options[name]) if stricter else number
     else:
-        options[name] = values[0]
+        request.options[name] = values[0]
 
 
 def _refuse_ambiguous(request: Request) -> None:
