@@ -5,8 +5,9 @@ import pytest
 
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.stream import open_writer
-from ngsgd.nnet.config import PnormNetworkOptions, hidden_layer_config, nnet_from_config, pnorm_config
+from ngsgd.nnet.config import nnet_from_config
 from ngsgd.nnet.model import read_model, read_nnet
+from ngsgd.nnet.network import NetworkOptions, contexts, hidden_layer_config, network_config
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def test_kaldis_script_writes_the_same_network(path, golden):
     """train_pnorm_simple2.sh's network, line by line; only the file of the transform is somewhere else."""
     lines = (golden / path).read_text().splitlines()
     iv = "iv" in path
-    options = PnormNetworkOptions(
+    options = NetworkOptions(
         feat_dim=13 if iv else 40,
         ivector_dim=10 if iv else 0,
         num_targets=96,
@@ -40,7 +41,7 @@ def test_kaldis_script_writes_the_same_network(path, golden):
         name, *options = line.split()
         return name, {k: v if k == "matrix" else str(float(v)) for k, v in (o.split("=") for o in options)}
 
-    ours = [parsed(line) for line in pnorm_config(options).splitlines()]
+    ours = [parsed(line) for line in network_config(options).splitlines()]
     kaldis = [parsed(line) for line in lines]
     ours[1][1]["matrix"] = kaldis[1][1]["matrix"]
     assert ours == kaldis
@@ -51,10 +52,10 @@ def test_kaldis_script_writes_the_same_network(path, golden):
 
 def test_default_network_chains_and_starts_undecided(write_array):
     scales = write_array("scales", np.arange(1, 8))
-    options = PnormNetworkOptions(
+    options = NetworkOptions(
         13, 5, 7, 2, 1, hidden_layers=3, pnorm_input_dim=20, pnorm_output_dim=4, presoftmax_scales=str(scales)
     )
-    nnet = nnet_from_config(pnorm_config(options), 0)
+    nnet = nnet_from_config(network_config(options), 0)
     assert (nnet.input_dim, nnet.output_dim, nnet.left_context, nnet.right_context) == (18, 7, 2, 1)
     assert len(nnet.updatable) == 4
     assert not nnet.updatable[-1].params.any()
@@ -71,11 +72,11 @@ def test_default_network_chains_and_starts_undecided(write_array):
 )
 def test_the_update_rule_is_that_of_every_layer(rule, settings):
     given = {"alpha": 3, "rank_in": 7, "max_change_per_sample": 0.25, "max_change": 5, "learning_rate": 0.125}
-    options = PnormNetworkOptions(
+    options = NetworkOptions(
         13, 0, 7, hidden_layers=2, pnorm_input_dim=20, pnorm_output_dim=4, update_rule=rule, **given
     )
     layers = (
-        nnet_from_config(pnorm_config(options), 0).updatable
+        nnet_from_config(network_config(options), 0).updatable
         + nnet_from_config(hidden_layer_config(options), 0).updatable
     )
     assert len(layers) == 4
@@ -83,7 +84,7 @@ def test_the_update_rule_is_that_of_every_layer(rule, settings):
         assert layer.learning_rate == 0.125
         assert {name: getattr(layer, name) for name in settings} == settings
     # Only how it is trained differs, not what it is at first.
-    online = nnet_from_config(pnorm_config(PnormNetworkOptions(**(vars(options) | {"update_rule": "online"}))), 0)
+    online = nnet_from_config(network_config(NetworkOptions(**(vars(options) | {"update_rule": "online"}))), 0)
     assert all(np.array_equal(a.params, b.params) for a, b in zip(layers, online.updatable))
 
 
@@ -106,7 +107,58 @@ def test_options_that_do_not_fit_together(golden, change, message):
         "pnorm_output_dim": 20,
     }
     with pytest.raises(DataError, match=message):
-        pnorm_config(PnormNetworkOptions(**(given | change)))
+        network_config(NetworkOptions(**(given | change)))
+
+
+def component_lines(config):
+    """Component types and their dimensions and contexts, without the settings of training."""
+    keys = ("input-dim", "output-dim", "dim", "context", "left-context", "right-context", "p")
+    return [
+        (line.split()[0], *(w for w in line.split()[1:] if w.split("=")[0] in keys)) for line in config.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "maxout"])
+def test_layers_of_each_kind_are_as_in_kaldis_scripts(golden, name):
+    """One hidden layer of 64 neurons or 100 / 20, as shared/golden has them, trained there by Kaldi."""
+    options = NetworkOptions(
+        40, 0, 96, 3, 3, lda_matrix=str(golden / "nnet2/lda.mat"), hidden_layers=1, nonlinearity=name,
+        pnorm_input_dim=100, pnorm_output_dim=20, hidden_dim=64,
+    )  # fmt: skip
+    ours = component_lines(network_config(options).replace(" const-component-dim=0", ""))
+    assert ours == component_lines((golden / f"steps/config/{name}.config").read_text())
+    nnet = nnet_from_config(network_config(options), 0)
+    assert nnet.updatable[0].linear.std() == pytest.approx((64 if name != "maxout" else 100) ** -0.5, rel=0.05)
+
+
+def test_layers_may_see_several_frames_of_the_layer_below(golden):
+    options = NetworkOptions(
+        40, 0, 96, splice_indexes="layer0/-2:-1:0:1:2 layer1/-1:1", pnorm_input_dim=100, pnorm_output_dim=20
+    )
+    kaldis = component_lines((golden / "steps/config/multisplice.config").read_text())
+    assert component_lines(network_config(options))[1:] == kaldis[1:]
+    # The layer to be inserted has its own splicing; the network without it the context of the first layer.
+    assert component_lines(hidden_layer_config(options, 1)) == kaldis[4:8]
+    whole, first = (nnet_from_config(network_config(options, layers), 0) for layers in (None, 1))
+    assert (whole.left_context, whole.right_context, first.left_context) == (3, 3, 2)
+    with_ivector = NetworkOptions(13, 5, 7, splice_indexes="layer0/-3:0:1", hidden_layers=1)
+    assert nnet_from_config(network_config(with_ivector), 0).updatable[0].input_dim == 3 * 13 + 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("layer1/-1:1", "expected frames of layer0, too"),
+        ("layer0/-1:1 layer3/0:1", "'layer3/0:1', expected each of the 3 layers, counted from 0, once at most"),
+        ("layer0/-1:1 layer0/0:1", "'layer0/0:1', expected each of the 3 layers"),
+        ("layer0/1:-1", "increasing and from 0 or less to 0 or more, as layer1/-3:1, got 'layer0/1:-1'"),
+        ("layer0/1:2", "got 'layer0/1:2'"),
+        ("layer0:-1:1", "got 'layer0:-1:1'"),
+    ],
+)
+def test_splice_indexes_that_cannot_be(text, message):
+    with pytest.raises(DataError, match=message):
+        contexts(text, 4, 4, 3)
 
 
 def test_the_seed_decides_the_bytes(run, tmp_path):
@@ -188,5 +240,17 @@ def test_make_config_writes_both_files(run, tmp_path):
     run("nnet-init", "nnet.config", "0.raw")
     run("nnet-init", "hidden.config", "hidden.raw")
     assert read_nnet(str(tmp_path / "hidden.raw")).input_dim == read_nnet(str(tmp_path / "hidden.raw")).output_dim
+    for config, layers in (("nnet.config", 2), ("whole.config", 4)):
+        extra = ("hidden.config",) if layers == 2 else ()
+        run("nnet-make-config", "--feat-dim=13", "--num-targets=9", "--hidden-layers=3", config, *extra)
+        assert len(nnet_from_config((tmp_path / config).read_text(), 0).updatable) == layers
+    splice = ("--hidden-layers=3", "--splice-indexes=layer0/-1:1 layer2/-3:3")
+    run("nnet-make-config", "--feat-dim=13", "--num-targets=9", *splice, "nnet.config", "h.1", "h.2")
+    assert [component_lines((tmp_path / f"h.{i}").read_text())[0][0] for i in (1, 2)] == [
+        "AffineComponentPreconditionedOnline",
+        "SpliceComponent",
+    ]
+    failed = run("nnet-make-config", "--feat-dim=13", "--num-targets=9", *splice, "bad.config", "h.1", status=1)
+    assert "1 files for the configs of 2 different hidden layers" in failed.stderr
     run("nnet-make-config", "--feat-dim=13", "bad.config", status=1)
     assert not (tmp_path / "bad.config").exists()

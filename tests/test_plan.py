@@ -69,6 +69,17 @@ def test_layers_come_at_their_iterations_with_half_the_minibatch_and_the_best_jo
     assert {row.minibatch_size for row in rows} == {64, 128}
 
 
+def test_layers_that_see_several_frames_come_each_with_its_configuration():
+    rows = plan(hidden_layers=4, splice_indexes="layer0/-2:-1:0:1:2 layer1/-1:2 layer3/-4:3")
+    assert [row.insert for row in rows if row.insert != "-"] == [f"hidden.{i}.config" for i in (1, 2, 3)]
+    rows = plan(hidden_layers=3, splice_indexes="layer0/-2:-1:0:1:2")
+    assert [row.insert for row in rows if row.insert != "-"] == ["hidden.config"] * 2
+    options = TrainOptions(hidden_layers=4, splice_indexes="layer0/-2:-1:0:1:2 layer1/-1:2 layer3/-4:3")
+    assert (options.context, TrainOptions().context) == ((7, 7), (4, 4))
+    with pytest.raises(DataError, match=r"expected a range of frames in layer0"):
+        plan(splice_indexes="layer0/-2:0:2")
+
+
 def test_one_layer_needs_no_insertion():
     assert all(row.insert == "-" for row in plan(hidden_layers=1))
 
@@ -87,6 +98,8 @@ def test_mixing_up_comes_half_way_or_where_it_is_asked_for():
 
 def test_a_network_is_shrunk_now_and_then_and_repaired_else():
     assert {row.after for row in plan()} == {"-"}
+    assert {row.after for row in plan(nonlinearity="tanh")} == {"-", "fix", "shrink"}
+    assert {row.after for row in plan(nonlinearity="tanh", shrink_interval=0)} == {"-"}
     rows = plan(shrink_interval=4)
     assert [row.after for row in rows[:9]] == ["-", "-", "fix", "fix", "shrink", "fix", "fix", "fix", "shrink"]
 

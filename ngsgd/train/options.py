@@ -7,7 +7,7 @@ from typing import Any
 from ngsgd.egs.layout import LayoutOptions
 from ngsgd.errors import DataError
 from ngsgd.nnet.averaging.rule import AveragingOptions, averaging_class
-from ngsgd.nnet.config import PnormNetworkOptions
+from ngsgd.nnet.network import NetworkOptions, contexts
 from ngsgd.options import flag_name, opt
 
 
@@ -37,7 +37,9 @@ class TrainOptions:
     mix_up: int = opt(0, "softmax outputs in all, more than there are pdfs, from half-way on; 0: one for each pdf")
     mix_up_epoch: float = opt(-1.0, "mix up there instead")
     shrink_interval: int = opt(
-        0, "iterations between shrinking the layers, other iterations repair neurons; 0: neither"
+        -1,
+        "iterations between shrinking the layers, other iterations repair neurons; 0: neither; "
+        "default: 5 in tanh networks, 0 in others",
     )
     seed: int = opt(0, "seed of all random numbers")
     # The examples (ngsgd/egs)
@@ -52,23 +54,26 @@ class TrainOptions:
     transform_dir: str = opt(
         "", "fMLLR transforms of the speakers; none: those of ALI_DIR, if it has final.mat and trans.1"
     )
-    left_context: int = same_as(PnormNetworkOptions, "left_context")
-    right_context: int = same_as(PnormNetworkOptions, "right_context")
-    # The network (ngsgd/nnet/config.py)
-    hidden_layers: int = same_as(PnormNetworkOptions, "hidden_layers")
-    pnorm_input_dim: int = same_as(PnormNetworkOptions, "pnorm_input_dim")
-    pnorm_output_dim: int = same_as(PnormNetworkOptions, "pnorm_output_dim")
-    param_stddev_factor: float = same_as(PnormNetworkOptions, "param_stddev_factor")
-    bias_stddev: float = same_as(PnormNetworkOptions, "bias_stddev")
+    left_context: int = same_as(NetworkOptions, "left_context")
+    right_context: int = same_as(NetworkOptions, "right_context")
+    splice_indexes: str = same_as(NetworkOptions, "splice_indexes")
+    # The network (ngsgd/nnet/network.py)
+    hidden_layers: int = same_as(NetworkOptions, "hidden_layers")
+    nonlinearity: str = same_as(NetworkOptions, "nonlinearity")
+    pnorm_input_dim: int = same_as(NetworkOptions, "pnorm_input_dim")
+    pnorm_output_dim: int = same_as(NetworkOptions, "pnorm_output_dim")
+    hidden_dim: int = same_as(NetworkOptions, "hidden_dim")
+    param_stddev_factor: float = same_as(NetworkOptions, "param_stddev_factor")
+    bias_stddev: float = same_as(NetworkOptions, "bias_stddev")
     presoftmax_prior_scale_power: float = opt(-0.25, "scale the output layer by the priors to this power; 0: do not")
-    update_rule: str = same_as(PnormNetworkOptions, "update_rule")
-    alpha: float = same_as(PnormNetworkOptions, "alpha")
-    num_samples_history: float = same_as(PnormNetworkOptions, "num_samples_history")
-    update_period: int = same_as(PnormNetworkOptions, "update_period")
-    rank_in: int = same_as(PnormNetworkOptions, "rank_in")
-    rank_out: int = same_as(PnormNetworkOptions, "rank_out")
-    max_change_per_sample: float = same_as(PnormNetworkOptions, "max_change_per_sample")
-    max_change: float = same_as(PnormNetworkOptions, "max_change")
+    update_rule: str = same_as(NetworkOptions, "update_rule")
+    alpha: float = same_as(NetworkOptions, "alpha")
+    num_samples_history: float = same_as(NetworkOptions, "num_samples_history")
+    update_period: int = same_as(NetworkOptions, "update_period")
+    rank_in: int = same_as(NetworkOptions, "rank_in")
+    rank_out: int = same_as(NetworkOptions, "rank_out")
+    max_change_per_sample: float = same_as(NetworkOptions, "max_change_per_sample")
+    max_change: float = same_as(NetworkOptions, "max_change")
     # The final model (final.py)
     final: str = opt(
         "combine",
@@ -83,10 +88,37 @@ class TrainOptions:
         """The options of averaging alone."""
         return AveragingOptions(**{name: getattr(self, name) for name in AveragingOptions.__dataclass_fields__})
 
+    @property
+    def shrink_period(self) -> int:
+        """--shrink-interval, or its default; 0 for never."""
+        if self.shrink_interval >= 0:
+            return self.shrink_interval
+        return 5 if self.nonlinearity == "tanh" else 0
+
+    @property
+    def contexts(self) -> list[tuple[int, ...]]:
+        """For each hidden layer, the frames that it sees."""
+        return contexts(self.splice_indexes, self.left_context, self.right_context, self.hidden_layers)
+
+    @property
+    def context(self) -> tuple[int, int]:
+        """Frames before and after that the network sees."""
+        return -sum(frames[0] for frames in self.contexts), sum(frames[-1] for frames in self.contexts)
+
+    @property
+    def layer_configs(self) -> list[str]:
+        """For each hidden layer after the first, the file with its configuration; one file if they are all alike."""
+        if set(self.contexts[1:]) <= {(0,)}:
+            return ["hidden.config"] * (self.hidden_layers - 1)
+        return [f"hidden.{layer}.config" for layer in range(1, self.hidden_layers)]
+
     def check(self) -> None:
         """Raise DataError for values that cannot be."""
         self.ways().check()
-        if self.shrink_interval and averaging_class(self.averaging).has_start:
+        first = self.contexts[0]
+        if len(first) != first[-1] - first[0] + 1:
+            raise DataError(f"--splice-indexes={self.splice_indexes}: expected a range of frames in layer0")
+        if self.shrink_period and averaging_class(self.averaging).has_start:
             raise DataError(
                 f"--shrink-interval does not go with --averaging={self.averaging}: the jobs would not see it"
             )
@@ -101,12 +133,12 @@ class TrainOptions:
             "early_stop_epochs",
             "seed",
             "mix_up",
-            "shrink_interval",
         ):
             _at_least(self, name, 0)
         _at_least(self, "minibatch_size", 2)
-        _at_least(self, "pnorm_output_dim", 1)
-        if self.pnorm_input_dim < 1 or self.pnorm_input_dim % self.pnorm_output_dim:
+        for name in ("pnorm_output_dim", "pnorm_input_dim", "hidden_dim"):
+            _at_least(self, name, 1)
+        if self.pnorm_input_dim % self.pnorm_output_dim:
             raise DataError(
                 f"--pnorm-input-dim={self.pnorm_input_dim}: "
                 f"not a multiple of --pnorm-output-dim={self.pnorm_output_dim}"

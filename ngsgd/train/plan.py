@@ -79,7 +79,7 @@ def make_plan(options: TrainOptions, num_archives: int, frames_per_eg: int) -> l
     falling = options.num_epochs * expanded
     total = falling + options.num_epochs_extra * expanded
     iterations = max(1, 2 * total // (first + last))  # (1)
-    inserted = {1 + i * options.add_layers_period for i in range(options.hidden_layers - 1)}
+    inserted = {1 + i * options.add_layers_period: name for i, name in enumerate(options.layer_configs)}
     if inserted and max(inserted) >= iterations:
         raise DataError(
             f"{iterations} iterations are too few to add {len(inserted)} hidden layers, the last at iteration "
@@ -105,7 +105,7 @@ def make_plan(options: TrainOptions, num_archives: int, frames_per_eg: int) -> l
                 archives=tuple(k % num_archives + 1 for k in ks),  # (3)
                 frames=tuple(k // num_archives % frames_per_eg for k in ks),
                 merge=BEST if changed else options.averaging,
-                insert="hidden.config" if x in inserted else NONE,
+                insert=inserted.get(x, NONE),
                 mix_up=options.mix_up if x == mixed_up else 0,
                 after=_after(options, x) if not changed else NONE,
             )
@@ -132,9 +132,9 @@ def _mix_up_iteration(options: TrainOptions, iterations: int, last_inserted: int
 
 def _after(options: TrainOptions, x: int) -> str:
     """What a network of saturating neurons needs after an iteration: shrinking now and then, repairs else."""
-    if not options.shrink_interval:
+    if not options.shrink_period:
         return NONE
-    return SHRINK if x % options.shrink_interval == 0 else FIX
+    return SHRINK if x % options.shrink_period == 0 else FIX
 
 
 def ages(rows: list[Row]) -> list[int]:

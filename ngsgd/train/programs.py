@@ -5,6 +5,7 @@ import os
 import shlex
 
 from ngsgd.nnet.averaging.rule import AveragingOptions
+from ngsgd.nnet.network import NetworkOptions
 from ngsgd.options import flag_name
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import Row
@@ -126,18 +127,11 @@ def prior_scales(model: str, alignments: str, power: float, output: str) -> list
     return ["nnet-prior-scales", f"--power={power!r}", model, alignments, output]
 
 
-# Options of the training that nnet-make-config has under the same names.
-NETWORK_OPTIONS = (
-    *("left_context", "right_context", "hidden_layers", "pnorm_input_dim", "pnorm_output_dim", "param_stddev_factor"),
-    *("bias_stddev", "update_rule", "alpha", "num_samples_history", "update_period", "rank_in", "rank_out"),
-    *("max_change_per_sample", "max_change"),
-)
-
-
-def make_config(options: TrainOptions, given: dict[str, object], config: str, hidden: str) -> list[str]:
-    """The configurations of the network as it starts, with one hidden layer, and of one more."""
-    values = {name: getattr(options, name) for name in NETWORK_OPTIONS} | {"hidden_layers": 1} | given
-    return ["nnet-make-config", *(f"--{flag_name(name)}={value}" for name, value in values.items()), config, hidden]
+def make_config(options: TrainOptions, given: dict[str, object], config: str, hidden: list[str]) -> list[str]:
+    """The configurations of the network as it starts, with one hidden layer, and of those to be added."""
+    names = [f.name for f in dataclasses.fields(NetworkOptions) if hasattr(options, f.name)]
+    values = {name: getattr(options, name) for name in names} | given
+    return ["nnet-make-config", *(f"--{flag_name(name)}={value}" for name, value in values.items()), config, *hidden]
 
 
 def init(config: str, model: str, alignments: str, seed: int, output: str) -> list[str]:

@@ -91,11 +91,12 @@ class Examples:
 
     def check(self, options: TrainOptions) -> None:
         """Raise DataError when the network would look at frames that the examples do not have."""
-        for name in ("left_context", "right_context"):
-            if getattr(options, name) > getattr(self, name):
+        for name, wanted in zip(("left_context", "right_context"), options.context):
+            if wanted > getattr(self, name):
+                flag = "--splice-indexes" if options.splice_indexes else f"--{flag_name(name)}"
                 raise DataError(
                     f"{self.directory} has examples with a {name.replace('_', ' ')} of {getattr(self, name)} frames, "
-                    f"the network wants {getattr(options, name)}: give --{flag_name(name)} or make new examples"
+                    f"the network wants {wanted}: give {flag} or make new examples"
                 )
 
 
@@ -116,9 +117,9 @@ def make_examples(
     """The examples to train on: made in DIR/egs, or somebody's in --egs-dir."""
     directory = how.egs_dir or work.file("egs")
     if not how.egs_dir:
-        names = ("samples_per_iter", "min_passes", "num_utts_subset", "frames_per_eg", "left_context", "right_context")
-        sizes = [word for name in (*names, "seed") for word in (f"--{flag_name(name)}", str(getattr(options, name)))]
-        sizes += ["--on-the-fly", str(options.egs_on_the_fly).lower()]
+        names = ("samples_per_iter", "min_passes", "num_utts_subset", "frames_per_eg", "seed")
+        sizes = [word for name in names for word in (f"--{flag_name(name)}", str(getattr(options, name)))]
+        sizes += ["--on-the-fly", str(options.egs_on_the_fly).lower(), *_contexts(*options.context)]
         extra = ["--cmd", how.cmd, "--nj", str(how.nj), *_transforms(options), *shlex.split(options.egs_opts)]
         launcher.run_script(["make_egs.sh", *extra, *sizes, inputs.data, inputs.ali, directory], f"{directory}/log")
     examples = Examples.read(directory)
@@ -130,14 +131,19 @@ def _transforms(options: TrainOptions) -> list[str]:
     return ["--transform-dir", options.transform_dir] if options.transform_dir else []
 
 
+def _contexts(left: int, right: int) -> list[str]:
+    return ["--left-context", str(left), "--right-context", str(right)]
+
+
 def make_input_transform(
     work: Workdir, inputs: Inputs, examples: Examples, options: TrainOptions, how: DriverOptions, launcher: Launcher
 ) -> None:
     """lda.mat, unless the examples have i-vectors, which it would have to see."""
     if examples.ivector_dim or work.has("lda.mat"):
         return
-    contexts = ["--left-context", str(options.left_context), "--right-context", str(options.right_context)]
-    words = ["get_lda.sh", "--cmd", how.cmd, "--nj", str(how.nj), *_transforms(options), *contexts]
+    first = options.contexts[0]
+    words = ["get_lda.sh", "--cmd", how.cmd, "--nj", str(how.nj), *_transforms(options)]
+    words += _contexts(-first[0], first[-1])
     words += [inputs.data, inputs.lang, inputs.ali, examples.directory, str(work.path)]
     launcher.run_script(words, work.file("log"))
 
@@ -145,7 +151,7 @@ def make_input_transform(
 def make_model_0(
     work: Workdir, inputs: Inputs, examples: Examples, options: TrainOptions, learning_rate: float, launcher: Launcher
 ) -> None:
-    """Configuration, initial parameters, transitions and priors from the alignments: 0.mdl and hidden.config."""
+    """Configuration, initial parameters, transitions and priors from the alignments: 0.mdl and layers to be added."""
     # Kaldi's examples do not say how their features were made; its alignments do.
     features = examples.directory if os.path.exists(f"{examples.directory}/feat_type") else inputs.ali
     for name in FEATURE_FILES:
@@ -164,7 +170,7 @@ def make_model_0(
         scales = work.file("prior_scales")
         words = programs.prior_scales(model, inputs.alignments(), options.presoftmax_prior_scale_power, scales)
         launcher.run("scaling the output layer", work.log("prior_scales"), words, scales)
-    config, hidden = work.file("nnet.config"), work.file("hidden.config")
+    config, hidden = work.file("nnet.config"), [work.file(name) for name in dict.fromkeys(options.layer_configs)]
     given = {
         "feat_dim": examples.feat_dim,
         "ivector_dim": examples.ivector_dim,
@@ -174,7 +180,7 @@ def make_model_0(
         "learning_rate": learning_rate,
     }
     words = programs.make_config(options, given, config, hidden)
-    launcher.run("configuring the network", work.log("make_config"), words, hidden)
+    launcher.run("configuring the network", work.log("make_config"), words, (hidden or [config])[-1])
     words = programs.init(config, model, inputs.alignments(), options.seed, work.model(0))
     launcher.run("initialising the network", work.log("init"), words, work.model(0))
 

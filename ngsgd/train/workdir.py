@@ -128,6 +128,7 @@ class Workdir:
         self.remove(*names, "prior_scales", "tree", "phones.txt")
         self.remove_matching("*.mdl")
         self.remove_matching("state.*.nnet")
+        self.remove_matching("hidden.*.config")
         self.__init__(str(self.path))
 
 
