@@ -57,10 +57,10 @@ class Panel:
         from rich.console import Console
         from rich.live import Live
 
-        self.console = Console(stderr=True, highlight=False)
-        self.live = Live(console=self.console, auto_refresh=False, transient=True, get_renderable=self._render)
         self.started = self.since = time.monotonic()
         self.state: tuple[int, int, str, Sequence[str], float | None] | None = None  # there from the first `at` on
+        self.console = Console(stderr=True, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True, get_renderable=self._render)
         self.redirected: list[logging.StreamHandler] = []
         # What other programs say is relayed: written among the panel's lines it would be overwritten with them.
         self.stderr, path = tempfile.mkstemp()

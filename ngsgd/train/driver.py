@@ -111,7 +111,9 @@ class Driver:
         if latest := max((m for m, r in records.items() if r.valid_logprob is not None), default=0):
             best = best_valid(records.values())
             scores = ", ".join(format_scores(records[latest]))
-            details.append(f"after iteration {latest}: {scores}; best valid {best.valid_logprob:.3f}, {best.model}")
+            details.append(
+                f"after iteration {latest}: {scores}; best valid {best.valid_logprob:.3f} after {best.model}"
+            )
         self.display.at(x, len(self.plan), f"iteration {x + 1}", details, self._seconds_left(x))
 
     def _seconds_left(self, done: int) -> float | None:
