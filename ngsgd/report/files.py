@@ -32,7 +32,7 @@ class Run:
     has_final: bool = False
 
     @property
-    def added(self) -> list[int]:
+    def reshaped(self) -> list[int]:
         """The models that were the first with one more layer, or more outputs."""
         return [row.iteration + 1 for row in self.plan if row.reshapes]
 

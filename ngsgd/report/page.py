@@ -78,7 +78,7 @@ def page(run: Run, state: str) -> str:
     """The whole page. state: `running`, `finished`, or words about why it stands still."""
     title = html.escape(os.path.normpath(run.directory))
     reload = f'<meta http-equiv="refresh" content="{RELOAD_S}">' if state == RUNNING else ""
-    first = max(run.added, default=1)
+    first = max(run.reshaped, default=1)
     warnings = "".join(f'<p class="warning">{html.escape(w)}</p>' for w in all_warnings(run.records, first).values())
     sections = [_tiles(run, state), warnings, _charts(run), _final(run), _network(run), _options(run), _table(run)]
     return (
@@ -136,7 +136,7 @@ def _tiles(run: Run, state: str) -> str:
 
 def _charts(run: Run) -> str:
     records = [r for _, r in sorted(run.records.items())]
-    marks = [(x, f"a layer was added: model {x}") for x in run.added]
+    marks = [(x, f"model {x} has more layers or outputs than the one before") for x in run.reshaped]
 
     def of(name: str) -> list[tuple[float, float | None]]:
         return [(r.model, getattr(r, name)) for r in records]
