@@ -1,4 +1,4 @@
-"""The two networks of the benchmark, and random minibatches for them.
+"""The networks of the benchmarks, and random minibatches for them.
 
 A = 360→1000/200→1000/200→136 and B = 360→1000/200→1000/200→1000/200→3000 (affine / p-norm sizes), a splice of nine
 40-dimensional frames and a fixed 360×360 transform in front, online natural gradient with ranks 20 and 80, period 4.
@@ -13,14 +13,17 @@ from ngsgd.nnet.config import nnet_from_config
 from ngsgd.nnet.model import Nnet
 from ngsgd.nnet.surgery import without_preconditioning
 
-FRAME_DIM, CONTEXT, HIDDEN, GROUPS = 40, 4, 1000, 200
-LAYERS = {"A": (2, 136), "B": (3, 3000)}  # hidden layers, outputs
+FRAME_DIM, CONTEXT = 40, 4
+# Hidden layers, outputs, dimension of a hidden layer before its p-norm (after it a fifth).
+LAYERS = {"A": (2, 136, 1000), "B": (3, 3000, 1000)}
+LAYERS |= {"1M": (3, 2000, 900), "10M": (5, 5000, 2750), "50M": (5, 8000, 6600)}  # by millions of parameters
 UPDATE = "learning-rate=1e-5 rank-in=20 rank-out=80 update-period=4 alpha=4.0 num-samples-history=2000"
 
 
 def config(name: str, matrix: str) -> str:
-    """The nnet.config of network A or B."""
-    hidden, outputs = LAYERS[name]
+    """The nnet.config of a network."""
+    hidden, outputs, width = LAYERS[name]
+    groups = width // 5
     lines = [
         f"SpliceComponent input-dim={FRAME_DIM} left-context={CONTEXT} right-context={CONTEXT}",
         f"FixedAffineComponent matrix={matrix}",
@@ -28,15 +31,15 @@ def config(name: str, matrix: str) -> str:
     dim = FRAME_DIM * (2 * CONTEXT + 1)
     affine = "AffineComponentPreconditionedOnline input-dim={} output-dim={} " + UPDATE + " max-change-per-sample=0.075"
     for _ in range(hidden):
-        lines += [affine.format(dim, HIDDEN), f"PnormComponent input-dim={HIDDEN} output-dim={GROUPS} p=2"]
-        lines += [f"NormalizeComponent dim={GROUPS}"]
-        dim = GROUPS
+        lines += [affine.format(dim, width), f"PnormComponent input-dim={width} output-dim={groups} p=2"]
+        lines += [f"NormalizeComponent dim={groups}"]
+        dim = groups
     lines += [f"{affine.format(dim, outputs)} param-stddev=0 bias-stddev=0", f"SoftmaxComponent dim={outputs}"]
     return "\n".join(lines)
 
 
 def network(name: str, folder: str, natural_gradient: bool = True) -> Nnet:
-    """Network A or B, initialised; `folder` for the file of its fixed transform."""
+    """A network, initialised; `folder` for the file of its fixed transform."""
     rng = np.random.default_rng(1)
     dim = FRAME_DIM * (2 * CONTEXT + 1)
     matrix = f"{folder}/transform.mat"

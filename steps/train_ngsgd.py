@@ -5,8 +5,9 @@ Usage: train_ngsgd.py [options] DATA LANG ALI_DIR DIR
 e.g.: train_ngsgd.py --num-jobs-initial 4 --num-jobs-final 4 data/train data/lang exp/mono_ali exp/nnet
       train_ngsgd.py --cmd "queue.pl --mem 2G" --train-opts "--gpu 1" data/train data/lang exp/tri3b_ali exp/nnet
 
-DIR gets the schedule (plan.tsv), what came of it (progress.tsv), the models, and logs in log/. The same command goes on
-where an earlier run was interrupted and ends with the same model; with other options it is refused.
+DIR gets the schedule (plan.tsv), what came of it (progress.tsv, and report.html to look at), the models, and logs in
+log/. The same command goes on where an earlier run was interrupted and ends with the same model; with other options it
+is refused.
 """
 
 import os
