@@ -34,6 +34,7 @@ expect_files "$data/feats.scp" "$lang/phones/silence.csl" "$ali/final.mdl" "$ali
 [ ! -f "$dir/lda.mat" ] || exit 0
 mkdir -p "$dir/log" "$dir/lda"
 
+[ ! -f "$egs/lists/num_jobs" ] || nj=$(cat "$egs/lists/num_jobs")
 lists=$egs/lists/train.JOB.scp
 for job in $(seq "$nj"); do
   [ -f "$egs/lists/train.$job.scp" ] && continue
@@ -55,10 +56,10 @@ files=
 for n in $(seq "$(cat "$ali/num_jobs")"); do files+=$(printf ' %q' "$ali/ali.$n.gz"); done
 
 stats=()
-for job in $(seq "$nj"); do stats+=("$dir/lda/acc.$job"); done
-$cmd JOB=1:"$nj" "$dir/log/acc_lda.JOB.log" test -f "$dir/lda/acc.JOB" '||' \
+for job in $(seq "$nj"); do stats+=("$dir/lda/acc.$job-of-$nj"); done
+$cmd JOB=1:"$nj" "$dir/log/acc_lda.JOB.log" test -f "$dir/lda/acc.JOB-of-$nj" '||' \
   acc-lda --alignments --silence-phones="$(cat "$lang/phones/silence.csl")" \
   --left-context="$left_context" --right-context="$right_context" "$ali/final.mdl" \
-  "$(feature_pipeline "$data" "$lists" "$features" raw "$transform_dir")" "ark:gunzip -c$files |" "$dir/lda/acc.JOB"
+  "$(feature_pipeline "$data" "$lists" "$features" raw "$transform_dir")" "ark:gunzip -c$files |" "$dir/lda/acc.JOB-of-$nj"
 $cmd "$dir/log/lda.log" nnet-get-feature-transform ${dim:+--dim="$dim"} "$dir/lda.mat" "${stats[@]}"
 rm -r "$dir/lda"

@@ -9,6 +9,7 @@
 #   archive.sh                      what writes one of them to standard output (--on-the-fly)
 #   valid_diagnostic.egs, valid_combine.egs        single frames of utterances held out (valid_uttlist), disjoint
 #   train_diagnostic.egs, combine.egs              single frames of training utterances, disjoint
+#   tree                            whose leaves are the labels
 #   cmvn_opts, feat_type, delta_order, speaker_transforms, transform_dir     how the features were made
 # Whatever the number of jobs, the bytes are the same. A rerun goes on where it was interrupted.
 #
@@ -59,13 +60,15 @@ if [ -n "$transform_dir" ] && ! [ -f "$transform_dir/trans.1" ]; then
   echo "make_egs.sh: no transforms of speakers (trans.1) in $transform_dir" >&2
   exit 1
 fi
-expect_files "$data/feats.scp" "$data/utt2spk" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz" \
+expect_files "$data/feats.scp" "$data/utt2spk" "$ali/final.mdl" "$ali/tree" "$ali/num_jobs" "$ali/ali.1.gz" \
   ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}
 mkdir -p "$dir/log"
 
 files=
 for n in $(seq "$(cat "$ali/num_jobs")"); do files+=$(printf ' %q' "$ali/ali.$n.gz"); done
 alignments="ark:gunzip -c$files |"
+
+cp "$ali/tree" "$dir/tree.tmp" && mv "$dir/tree.tmp" "$dir/tree"
 
 # How the features are made is written down first, and read from there ever after.
 put() { printf '%s\n' "$2" >"$1.tmp" && mv "$1.tmp" "$1"; }
@@ -105,6 +108,7 @@ egs-plan --nj="$nj" --left-context="$left_context" --right-context="$right_conte
   --num-frames-diagnostic="$num_frames_diagnostic" --num-frames-combine="$num_frames_combine" \
   ${min_passes:+--min-passes="$min_passes"} ${num_utts_subset:+--num-utts-subset="$num_utts_subset"} \
   ${mix_utterances:+--mix-utterances="$mix_utterances"} "$data" "$alignments" "$dir"
+nj=$(cat "$dir/lists/num_jobs")
 num_archives=$(cat "$dir/info/num_archives")
 frames_per_eg=$(cat "$dir/info/frames_per_eg")
 alignments=scp:$dir/ali.scp

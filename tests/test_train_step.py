@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from conftest import environment
@@ -47,13 +48,24 @@ def test_directory_that_is_a_file(run, inputs):
     assert "cannot write into exp" in run("train_ngsgd.py", "data", "lang", "ali", "exp", status=1).stderr
 
 
-def test_examples_with_too_little_context_are_refused(run, inputs, golden):
+@pytest.fixture
+def golden_inputs(inputs, golden):
+    """As `inputs`, with those files whose contents are compared: of Kaldi's triphones."""
+    for name in ("ali/final.mdl", "ali/tree"):
+        (inputs / name).write_bytes((golden / "gmm/tri3b_ali" / Path(name).name).read_bytes())
+    (inputs / "lang/topo").write_bytes((golden / "lang/topo").read_bytes())
+    (inputs / "ali/num_jobs").write_text("1\n")
+    return inputs
+
+
+def test_examples_with_too_little_context_are_refused(run, golden_inputs, golden):
     egs = golden / "nnet2/egs"
     result = run("train_ngsgd.py", f"--egs-dir={egs}", "data", "lang", "ali", "exp", status=1)
     assert "a left context of 3 frames, the network wants 4: give --left-context or make new examples" in result.stderr
 
 
-def test_dry_run_writes_the_plan_of_kaldis_examples_and_no_model(run, inputs, golden):
+def test_dry_run_writes_the_plan_of_kaldis_examples_and_no_model(run, golden_inputs, golden):
+    inputs = golden_inputs
     args = (f"--egs-dir={golden / 'nnet2/egs'}", "--left-context=3", "--right-context=3", "data", "lang", "ali", "exp")
     result = run("train_ngsgd.py", "--dry-run", "--num-epochs=3", *args)
     assert "plan: 8 iterations of 4 to 4 jobs" in result.stderr

@@ -4,6 +4,7 @@ Writes into an examples directory, before any example is made:
 
     valid_uttlist, train_subset_uttlist     utterances held out, and as many of the training ones, for diagnostics
     lists/{valid,train_subset,train.J}.scp  the features of these, and of the training utterances of job J
+    lists/num_jobs                          how many jobs, if there are fewer utterances than jobs asked for
     lists/{valid,train_subset}.keep         the proportion of their frames to make, enough for the subsets
     ali.ark, ali.scp                        the alignments, so that a job need read no more than its own
     info/{num_frames,num_archives,frames_per_eg,egs_per_archive,left_context,right_context,feat_dim,ivector_dim}
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 class LayoutOptions:
     """Sizes of the archives and of the subsets."""
 
-    nj: int = opt(1, "jobs that will make examples")
+    nj: int = opt(1, "jobs that will make examples, at most", at_least=1)
     left_context: int = opt(4, "frames of left context, recorded for the reader")
     right_context: int = opt(4, "frames of right context, recorded for the reader")
     feat_dim: int = opt(0, "dimension of the features, recorded for the reader")
@@ -154,9 +155,12 @@ def write_layout(data: str, alignment_rspecifier: str, directory: str, options: 
     held_out = set(valid)
     train = [u for u in feats if u in lengths and u not in held_out]
     num_frames = sum(lengths[u] for u in train)
+    nj = min(options.nj, len(train))
+    if nj < options.nj:
+        log.warning("%d jobs for %d training utterances: running %d jobs", options.nj, len(train), nj)
     archives = plan_archives(num_frames, len(train), options)
     _check_space(where, {u: lengths[u] for u in train}, archives, options)
-    _write_lists(where, feats, valid, subset, train, options.nj)
+    _write_lists(where, feats, valid, subset, train, nj)
     if options.on_the_fly:
         _write_lines(where / "lists" / "train.scp", [f"{u} {feats[u]}" for u in train])
         _write_lines(where / "lists" / "train.num_frames", [f"{u} {lengths[u]}" for u in train])
@@ -257,14 +261,13 @@ def _info(directory: str, name: str) -> int:
 def _write_lists(
     where: Path, feats: dict[str, str], valid: list[str], subset: list[str], train: list[str], nj: int
 ) -> None:
-    if not 1 <= nj <= len(train):
-        raise DataError(f"{nj} jobs for {len(train)} training utterances: give --nj between 1 and that")
     (where / "lists").mkdir(parents=True, exist_ok=True)
     _write_lines(where / "valid_uttlist", valid)
     _write_lines(where / "train_subset_uttlist", subset)
     parts = {"valid": valid, "train_subset": subset}
     bounds = np.linspace(0, len(train), nj + 1).astype(int)
     parts |= {f"train.{job + 1}": train[bounds[job] : bounds[job + 1]] for job in range(nj)}
+    _write_lines(where / "lists" / "num_jobs", [str(nj)])
     for name, utterances in parts.items():
         _write_lines(where / "lists" / f"{name}.scp", [f"{u} {feats[u]}" for u in utterances])
 

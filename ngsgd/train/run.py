@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ngsgd.backend import gpu_missing
 from ngsgd.errors import DataError
 from ngsgd.launch.client import Launcher
 from ngsgd.launch.process import Interrupted, raise_on_signals
@@ -39,6 +40,9 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
     if is_finished(work):
         log.info("%s is there already; --overwrite begins anew", work.file("final.mdl"))
         return
+    inputs.check_contents()
+    _check_gpu(how)
+    work.remove_half_written()
     display = make_display()
     launcher = Launcher(how.cmd, keep=(lock,), stderr=display.stderr)
     start = time.monotonic()
@@ -53,6 +57,12 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
         if how.remove_egs and not how.egs_dir:
             shutil.rmtree(examples.directory)
         display.line(f"{work.file('final.mdl')} is ready after {format_time(time.monotonic() - start)}")
+
+
+def _check_gpu(how: DriverOptions) -> None:
+    """DataError when jobs on this machine are to compute on a GPU that it does not have; elsewhere they say so."""
+    if how.device == "gpu" and os.path.basename(how.cmd.split()[0]) == "run.py" and (reason := gpu_missing()):
+        raise DataError(f"--device gpu: {reason}; give --device cpu, or a --cmd for machines that have one")
 
 
 @contextmanager

@@ -29,6 +29,9 @@ FEATURE_FILES = (
 )
 
 
+DIAGNOSTIC_SETS = ("valid_diagnostic.egs", "train_diagnostic.egs")
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The directories that a training is called with."""
@@ -51,13 +54,38 @@ class Inputs:
                 f"{self.lang} and {self.ali} have different phones (phones.txt): align with this lang first"
             )
 
-    def alignments(self) -> str:
-        """The table of all alignments."""
+    def check_contents(self) -> None:
+        """Raise DataError when files of ALI and LANG do not belong together, or some of the alignments are missing."""
+        from ngsgd.hmm.topology import read_topology
+        from ngsgd.hmm.transitions import read_transition_model
+        from ngsgd.hmm.tree import read_tree
+
+        for path in self._alignment_files():
+            if not os.path.isfile(path):
+                raise DataError(f"no such file: {path}; {self.ali}/num_jobs promises it: align again")
+        model, tree = read_transition_model(f"{self.ali}/final.mdl"), read_tree(f"{self.ali}/tree")
+        leaves = 1 + max(tree.to_pdf.multi_map({}))
+        if leaves != model.num_pdfs:
+            raise DataError(
+                f"{self.ali}: the tree has {leaves} leaves, final.mdl {model.num_pdfs} pdfs, so they are not of one "
+                "training: give the directory that the alignments were made in"
+            )
+        phones = read_topology(f"{self.lang}/topo").phones
+        if phones != model.topology.phones:
+            raise DataError(
+                f"{self.lang}/topo has {len(phones)} phones, up to {phones[-1]}, and {self.ali}/final.mdl "
+                f"{len(model.topology.phones)}, up to {model.topology.phones[-1]}: align with this lang first"
+            )
+
+    def _alignment_files(self) -> list[str]:
         jobs = Path(self.ali, "num_jobs").read_text().strip()
         if not jobs.isdecimal() or not int(jobs):
             raise DataError(f"{self.ali}/num_jobs: expected a number, got '{jobs}'")
-        files = [shlex.quote(f"{self.ali}/ali.{job}.gz") for job in range(1, int(jobs) + 1)]
-        return f"ark:gunzip -c {' '.join(files)} |"
+        return [f"{self.ali}/ali.{job}.gz" for job in range(1, int(jobs) + 1)]
+
+    def alignments(self) -> str:
+        """The table of all alignments."""
+        return f"ark:gunzip -c {shlex.join(self._alignment_files())} |"
 
 
 @dataclass(frozen=True)
@@ -79,7 +107,7 @@ class Examples:
         info |= {name: _number(directory, name) for name in ("left_context", "right_context", "ivector_dim")}
         maker = programs.archive_maker(directory)
         archives = [] if maker else [f"egs.{k}.ark" for k in range(1, info["num_archives"] + 1)]
-        for name in ("valid_diagnostic.egs", "train_diagnostic.egs", "combine.egs", *archives):
+        for name in (*DIAGNOSTIC_SETS, "combine.egs", *archives):
             if not os.path.isfile(f"{directory}/{name}"):
                 raise DataError(f"no such file: {directory}/{name}")
         if os.path.exists(f"{directory}/info/feat_dim"):
@@ -89,8 +117,11 @@ class Examples:
         dim = read_archive(f"ark:{directory}/valid_diagnostic.egs").shape.feat_dim
         return cls(directory, feat_dim=dim, **info)
 
-    def check(self, options: TrainOptions) -> None:
-        """Raise DataError when the network would look at frames that the examples do not have."""
+    def check(self, options: TrainOptions, ali: str) -> None:
+        """Raise DataError when the network would look at frames that the examples do not have.
+
+        And when they are labelled by another tree than that of the directory `ali`.
+        """
         for name, wanted in zip(("left_context", "right_context"), options.context):
             if wanted > getattr(self, name):
                 flag = "--splice-indexes" if options.splice_indexes else f"--{flag_name(name)}"
@@ -98,6 +129,24 @@ class Examples:
                     f"{self.directory} has examples with a {name.replace('_', ' ')} of {getattr(self, name)} frames, "
                     f"the network wants {wanted}: give {flag} or make new examples"
                 )
+        self._check_labels(ali)
+
+    def _check_labels(self, ali: str) -> None:
+        advice = f"make new examples with the alignments of {ali}, or give their own directory of alignments"
+        theirs = Path(self.directory, "tree")
+        if theirs.exists():
+            if theirs.read_bytes() != Path(ali, "tree").read_bytes():
+                raise DataError(f"{self.directory} has examples of another tree than {ali}/tree: {advice}")
+            return
+        from ngsgd.egs.archive import read_archive
+        from ngsgd.hmm.transitions import read_transition_model
+
+        number = read_transition_model(f"{ali}/final.mdl").num_pdfs
+        highest = max(read_archive(f"ark:{self.directory}/{name}").pdf.max() for name in DIAGNOSTIC_SETS)
+        if highest >= number:
+            raise DataError(
+                f"{self.directory} has examples of pdf {highest}, {ali}/final.mdl has {number} pdfs: {advice}"
+            )
 
 
 def _number(directory: str, name: str) -> int:
@@ -123,7 +172,7 @@ def make_examples(
         extra = ["--cmd", how.cmd, "--nj", str(how.nj), *_transforms(options), *shlex.split(options.egs_opts)]
         launcher.run_script(["make_egs.sh", *extra, *sizes, inputs.data, inputs.ali, directory], f"{directory}/log")
     examples = Examples.read(directory)
-    examples.check(options)
+    examples.check(options, inputs.ali)
     return examples
 
 

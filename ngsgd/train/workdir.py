@@ -11,6 +11,7 @@ final.mdl          the end; final.json says how it was chosen
 log/
 """
 
+import errno
 import fcntl
 import json
 import math
@@ -36,7 +37,7 @@ class Workdir:
             for folder in ("log", "stats", "jobs"):
                 (self.path / folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"cannot write into {path}: {error.strerror}") from None
+            raise _cannot_write(path, error) from None
 
     def file(self, name: str) -> str:
         return str(self.path / name)
@@ -74,9 +75,21 @@ class Workdir:
         for path in self.path.glob(pattern):
             path.unlink(missing_ok=True)
 
+    def remove_half_written(self) -> None:
+        """Remove what was being written aside when a program was killed; only whoever holds the lock may do this."""
+        for folder in (self.path, *(self.path / name for name in ("stats", "jobs", "egs", "lda"))):
+            for path in folder.glob("*.tmp.*"):
+                path.unlink(missing_ok=True)
+
     def lock(self) -> int:
-        """The descriptor of the lock on this directory, waited for: whoever inherits it keeps the directory busy."""
-        descriptor = os.open(self.path / ".lock", os.O_WRONLY | os.O_CREAT, 0o666)
+        """The descriptor of the lock on this directory, waited for: whoever inherits it keeps the directory busy.
+
+        Raises DataError when the directory cannot be written.
+        """
+        try:
+            descriptor = os.open(self.path / ".lock", os.O_WRONLY | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise _cannot_write(self.path, error) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -130,6 +143,11 @@ class Workdir:
         self.remove_matching("state.*.nnet")
         self.remove_matching("hidden.*.config")
         self.__init__(str(self.path))
+
+
+def _cannot_write(path: str | Path, error: OSError) -> DataError:
+    advice = "make room on its disk" if error.errno == errno.ENOSPC else "change its permissions"
+    return DataError(f"cannot write into {path}: {error.strerror}; {advice}, or train in another directory")
 
 
 def _split_line(line: str) -> tuple[str, str]:
