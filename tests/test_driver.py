@@ -264,6 +264,28 @@ def test_failed_diagnostics_are_told_and_tried_again(training):
     assert len(training.table()) == 5
 
 
+def test_what_only_the_report_wants_may_fail(training):
+    training.fail("nnet-show-progress .*/3.mdl$")
+    status, error = training.run(QUICK, *SHORT)
+    assert status == 0
+    log = training.dir / "log/compute_prob.3.log"
+    assert f"diagnostics of model 3 failed; see {log}; the report does without what came after the scores" in error
+    assert [row["valid_logprob"] != "" for row in training.table()] == [True] * 5
+    assert sorted(p.name for p in (training.dir / "stats").glob("change.*")) == ["change.1.json", "change.4.json"]
+
+
+def test_the_jobs_figures_are_noted_although_a_killed_driver_could_not(training):
+    assert training.run(QUICK, *SHORT, "--cleanup=false")[0] == 0
+    before = training.table()
+    for name in ("progress.tsv", "final.mdl", "stats/train.final.json"):
+        (training.dir / name).unlink()
+    assert training.run(QUICK, *SHORT, "--cleanup=false")[0] == 0
+    known = ("model", "epoch", "jobs", "learning_rate", "frames", "slowest_job_s", "job_objective", "valid_logprob")
+    assert [[row[n] for n in known] for row in training.table()] == [[row[n] for n in known] for row in before]
+    assert all(row["seconds"] == "" for row in training.table())
+    assert all(row["seconds"] != "" for row in before[1:])
+
+
 def test_scores_that_cannot_be_had_stop_the_choice_but_not_the_training(training):
     training.fail("nnet-compute-prob .*/1.mdl .*valid")
     status, error = training.run(QUICK, *SHORT)
@@ -355,6 +377,7 @@ def test_interrupt_ends_all_jobs_and_exits_130(training, number):
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "ending the jobs; the same command goes on from here" in error
+    assert f"interrupted ({signal.Signals(number).name})" in (training.dir / "report.html").read_text()
     wait_for(lambda: programs_of(training) == [], "end of the jobs")
 
 
