@@ -9,7 +9,7 @@ from ngsgd.nnet.config import nnet_from_config
 from ngsgd.nnet.insert import InsertOptions, inserted, with_last_replaced
 from ngsgd.nnet.learning_rates import ModifyLearningRatesOptions, modify
 from ngsgd.nnet.mixup import MixupOptions, mix_up
-from ngsgd.nnet.model import read_model, read_nnet
+from ngsgd.nnet.model import Nnet, read_model, read_nnet
 from ngsgd.nnet.surgery import FixOptions, WidenOptions, fix, normalise_stddev, widen
 
 PROGRAMS = {
@@ -168,12 +168,33 @@ def test_mixing_up_again_keeps_what_is_there(golden):
     twice = mix_up(once, MixupOptions(num_mixtures=180, min_count=1))
     assert isinstance(twice[7], SumGroupComponent) and len(twice) == 8
     assert (twice[7].sizes >= once[7].sizes).all() and 180 <= twice[7].sizes.sum() < 190
-    with pytest.raises(DataError, match=r"expected an affine component and a softmax at the end, found .*FixedScale"):
-        mix_up(read_nnet(str(golden / "nnet2/10.mdl")), MixupOptions(num_mixtures=150))
+    with pytest.raises(DataError, match=r"expected an affine component and a softmax at the end, found .*Sum.*Tanh"):
+        mix_up(Nnet([*once, *nnet_from_config("TanhComponent dim=96", 0)]), MixupOptions(num_mixtures=150))
     with pytest.raises(DataError, match="the softmax has no counts"):
         mix_up(read_nnet(str(golden / "steps/pnorm_online.0.mdl")), MixupOptions(num_mixtures=150))
     with pytest.raises(DataError, match="expected at least the 96 pdfs"):
         mix_up(once, MixupOptions())
+
+
+def test_mixing_up_behind_the_scaling_by_priors_leaves_the_outputs(golden):
+    """A p-norm network of train_pnorm_simple2.sh; halves are not moved apart here, so nothing may change."""
+    before = read_nnet(str(golden / "nnet2/10.mdl"))
+    mixed = mix_up(before, MixupOptions(num_mixtures=150, min_count=10, perturb_stddev=0))
+    assert [c.type_name for c in mixed][-4:] == [
+        "AffineComponentPreconditionedOnline", "FixedScaleComponent", "SoftmaxComponent", "SumGroupComponent",
+    ]  # fmt: skip
+    assert 140 < mixed[-2 + len(mixed)].dim <= 150 and (mixed.output_dim, before.output_dim) == (96, 96)
+    x = np.random.default_rng(0).standard_normal((9, before[len(before) - 3].input_dim)).astype(np.float32)
+
+    def outputs(nnet, last):
+        y = np.hstack((x, np.ones((9, 1), np.float32)))
+        for component in nnet.components[-last:]:
+            y = component.forward(y)
+        return y
+
+    np.testing.assert_allclose(outputs(mixed, 4), outputs(before, 3), rtol=1e-4, atol=1e-6)
+    again = mix_up(mixed, MixupOptions(num_mixtures=170, min_count=1, perturb_stddev=0))
+    np.testing.assert_allclose(outputs(again, 4), outputs(before, 3), rtol=1e-4, atol=1e-6)
 
 
 def test_insertion_before_the_last_layer_randomises_it(golden):
