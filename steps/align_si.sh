@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Align a data directory with a GMM model that takes deltas or, with final.mat, LDA features.
+# Align a data directory with a model: a GMM that takes deltas or, with final.mat, LDA features; or a network.
 #
 # Usage: align_si.sh [options] DATA LANG SRC_DIR ALI_DIR
 #   e.g.: align_si.sh --nj 4 --boost-silence 1.25 data/train data/lang exp/mono exp/mono_ali
 #
-# SRC_DIR holds final.mdl, tree and how its features are made (cmvn_opts, delta_opts, splice_opts, final.mat), this
-# toolkit's or Kaldi's. ALI_DIR gets ali.1.gz ... ali.N.gz, num_jobs, and copies of what says how to use them. What an
+# SRC_DIR holds final.mdl, tree and how its features are made (the files that feature_pipeline.sh names), this
+# toolkit's or Kaldi's; align_nnet.sh is for networks. ALI_DIR gets ali.1.gz ... ali.N.gz, num_jobs, and copies of what says how to use them. What an
 # earlier run has done with the same model and data is not done again.
 #
 #   --nj N                jobs (default 4); utterances are divided evenly between them
@@ -17,6 +17,8 @@
 #   --boost-silence X     factor on silence while aligning (default 1)
 #   --use-graphs true     use the training graphs of SRC_DIR, made there from the same data with the same number of jobs
 #   --graphs DIR          use those of DIR, likewise
+#   --network true        the model is a network
+#   --acwt X              scale on its log-likelihoods (default 0.1)
 set -euo pipefail
 
 nj=4
@@ -27,6 +29,8 @@ careful=
 boost_silence=1
 use_graphs=false
 graphs=
+network=false
+acwt=0.1
 per_spk=false
 model=
 transform_dir=
@@ -45,7 +49,7 @@ if [ -z "$model" ]; then
 fi
 if $use_graphs; then graphs=$src; fi
 expect_files "$data/feats.scp" "$data/cmvn.scp" "$data/text" "$lang/L.fst" "$lang/words.txt" "$lang/phones.txt" \
-  "$lang/oov.int" "$lang/phones/optional_silence.csl" "$src/final.mdl" "$model" "$src/tree" \
+  "$lang/oov.int" "$lang/phones/optional_silence.csl" "$model" "$src/tree" \
   ${graphs:+"$graphs/num_jobs"}
 if [ -f "$src/phones.txt" ] && ! cmp -s "$src/phones.txt" "$lang/phones.txt"; then
   echo "align_si.sh: $src and $lang have different phones (phones.txt)" >&2
@@ -59,9 +63,10 @@ fi
 mkdir -p "$dir/log"
 printf '%s\n' "$nj" >"$dir/num_jobs"
 cp "$lang/phones.txt" "$dir/phones.txt"
-for file in tree final.mdl final.alimdl final.occs cmvn_opts delta_opts splice_opts final.mat full.mat; do
+for file in tree final.mdl final.alimdl final.occs full.mat $feature_files; do
   [ ! -f "$src/$file" ] || cp "$src/$file" "$dir/$file"
 done
+if $network; then cp "$model" "$dir/final.mdl"; fi
 
 transforms=()
 if [ -n "$transform_dir" ]; then
@@ -69,10 +74,15 @@ if [ -n "$transform_dir" ]; then
   expect_files "${files[@]}"
   transforms=("${files[@]}")
 fi
-feats=$(feature_pipeline "$data" "$split/JOB/feats.scp" "$src" delta "$transform_dir")
-align=(gmm-align-compiled --boost-silence="$boost_silence"
-  --silence-phones="$(cat "$lang/phones/optional_silence.csl")" ${beam:+--beam="$beam"}
-  ${retry_beam:+--retry-beam="$retry_beam"} ${careful:+--careful="$careful"})
+feats=$(feature_pipeline "$data" "$split/JOB/feats.scp" "$src" "$(if $network; then echo raw; else echo delta; fi)" \
+  "$transform_dir")
+if $network; then
+  align=(nnet-align --acoustic-scale="$acwt")
+else
+  align=(gmm-align-compiled --boost-silence="$boost_silence"
+    --silence-phones="$(cat "$lang/phones/optional_silence.csl")")
+fi
+align+=(${beam:+--beam="$beam"} ${retry_beam:+--retry-beam="$retry_beam"} ${careful:+--careful="$careful"})
 if [ -n "$graphs" ]; then
   source="ark:gunzip -c $(printf %q "$graphs/fsts.JOB.gz") |"
 else

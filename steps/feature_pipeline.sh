@@ -11,6 +11,10 @@
 #   split_jobs spk|utt    divides the speakers or the utterances of $data between $nj jobs, or fewer where there are
 #                         fewer; sets nj, and split: the parts are $split/1 ... $split/$nj
 
+# The files by which a directory says how features are made.
+# shellcheck disable=SC2034  # for those who source this
+feature_files="cmvn_opts feat_type delta_opts delta_order splice_opts final.mat speaker_transforms"
+
 split_jobs() {
   local limit=() unit=()
   if [ "$1" = spk ]; then limit=(--per-spk); else unit=(--per-utt); fi

@@ -145,9 +145,10 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(training, undisturbed_short
 
 @pytest.mark.parametrize("averaging", ["running", "nesterov"])
 def test_killed_anywhere_the_state_of_averaging_goes_on(training, tmp_path, averaging):
-    args = (*SHORT, f"--averaging={averaging}", "--mix-up=9", "--mix-up-epoch=1.4")
+    args = (*SHORT, f"--averaging={averaging}", "--mix-up=9", "--mix-up-epoch=1.4", "--realign-epochs=0.6 1.1")
     reference = Training(tmp_path / "reference")
-    assert reference.run(QUICK, *args)[0] == 0
+    status, error = reference.run(QUICK, *args)
+    assert status == 0, error
     assert reference.json("final.mdl")["outputs"] == 9
     for pattern in (
         "nnet-copy .*/2.in.mdl|nnet-copy .*3.mdl$",
@@ -158,6 +159,9 @@ def test_killed_anywhere_the_state_of_averaging_goes_on(training, tmp_path, aver
         assert training.run(QUICK, *args)[0] == 1
         training.fail()
     kill_and_compare(training, reference, "driver", 1, args)
+    assert sorted(p.name for p in training.dir.glob("realign.*/egs.*")) == ["egs.1.ark", "egs.2.ark", "egs.3.ark"]
+    new = training.dir / "realign.2"
+    assert (new / "egs.2.ark").read_text() == "archive 2\n" + (new / "ali.1.gz").read_text()
     assert not [p.name for p in training.dir.iterdir() if p.name.startswith(("start.", "state."))]
 
 

@@ -96,6 +96,12 @@ def test_mixing_up_comes_half_way_or_where_it_is_asked_for():
     assert (mixed.merge, mixed.minibatch_size, mixed.reshapes) == ("average", 128, True)
 
 
+def test_realignment_begins_with_the_first_iteration_of_its_epoch():
+    assert {row.alignment for row in plan()} == {0}
+    rows = plan(num_epochs=4, num_epochs_extra=1, num_jobs_initial=4, num_jobs_final=4, realign_epochs="1.01 3")
+    assert [row.alignment for row in rows] == [0] * 9 + [1] * 15 + [2] * 16
+
+
 def test_a_network_is_shrunk_now_and_then_and_repaired_else():
     assert {row.after for row in plan()} == {"-"}
     assert {row.after for row in plan(nonlinearity="tanh")} == {"-", "fix", "shrink"}
@@ -136,6 +142,10 @@ def test_more_jobs_than_there_is_for_them_are_cut():
         ({"averaging": "running", "shrink_interval": 5}, "--shrink-interval does not go with --averaging=running"),
         ({"mix_up": 500, "mix_up_epoch": 0.1}, "--mix-up: iteration 0 of 80, expected one after the last added layer"),
         ({"mix_up": 500, "mix_up_epoch": 10}, "--mix-up: iteration 80 of 80, .* 2 to 79"),
+        ({"realign_epochs": "4 2"}, "--realign-epochs='4 2': expected increasing numbers between 0 and 10"),
+        ({"realign_epochs": "2 9.99"}, "too few iterations to realign 2 times; the last one begins at epoch 9.9"),
+        ({"realign_epochs": "2 x"}, "expected increasing numbers"),
+        ({"realign_epochs": "10"}, "expected increasing numbers between 0 and 10"),
         ({"hidden_layers": 42}, "too few to add 41 hidden layers, the last at iteration 81"),
     ],
 )
@@ -165,6 +175,7 @@ def test_file_round_trip(tmp_path):
         ("merge", "mean", r":3: merge is 'mean', expected average, block-momentum, nesterov, running or best"),
         ("mix_up", "500", r":3: mix_up is 500; expected 0 where a layer is inserted"),
         ("after", "heal", r":3: after is 'heal', expected fix, shrink or -"),
+        ("alignment", "2", r":3: alignment 2 after 0; expected 0 or 1"),
         ("archives", "1,2,x,4", r":3: invalid literal"),
     ],
 )

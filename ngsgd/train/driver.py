@@ -18,6 +18,7 @@ from ngsgd.train.final import candidates, choice, first_whole_model, make_final
 from ngsgd.train.iteration import Iteration, JobFigures, Times, remove_leftovers
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import Row, ages
+from ngsgd.train.realign import Realigner
 from ngsgd.train.workdir import Workdir
 
 log = logging.getLogger(__name__)
@@ -38,9 +39,10 @@ class Driver:
         how: DriverOptions,
         launcher: Launcher,
         display: Display,
+        realigner: Realigner,
     ):
         self.work, self.egs, self.plan, self.options, self.how = work, egs, plan, options, how
-        self.ages, self.launcher, self.display = ages(plan), launcher, display
+        self.ages, self.launcher, self.display, self.realigner = ages(plan), launcher, display, realigner
         self.progress = Progress(work.file("progress.tsv"))
         self.reporter = Reporter(str(work.path))
         self.watch = Watch(lambda words: log.warning("%s", words), first_whole_model(plan))
@@ -74,6 +76,7 @@ class Driver:
                 break
             if x >= self.resumed_at:
                 self._show(x)
+                self.realigner.make(row)
                 self._note(row, *self._iteration(row).run(self._next_rate(x), self.diagnostics))
             else:
                 self._recall(row)

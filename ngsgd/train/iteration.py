@@ -64,6 +64,7 @@ class Iteration:
         self, row: Row, age: int, work: Workdir, egs: str, options: TrainOptions, how: DriverOptions, launcher: Launcher
     ):
         self.row, self.age, self.x = row, age, row.iteration
+        self.archives = work.realigned(row.alignment) if row.alignment else egs
         self.work, self.egs, self.options, self.how, self.launcher = work, egs, options, how, launcher
         self.way = averaging_class(row.merge) if row.merge != BEST else None
 
@@ -140,11 +141,11 @@ class Iteration:
         name = self.work.file(f"jobs/{self.x}.{job}")
         with open_text_writer(f"{name}.conf") as out:
             out.write(programs.train_options(self.row, job, self.options, self.how))
-        if maker := programs.archive_maker(self.egs):
+        if maker := programs.archive_maker(self.archives):
             with open_text_writer(f"{name}.egs") as out:
                 out.write(programs.make_archive(maker, self.row.archives[job - 1], self.row.frames[job - 1]) + "\n")
             return
-        archive = os.path.abspath(f"{self.egs}/egs.{self.row.archives[job - 1]}.ark")
+        archive = os.path.abspath(f"{self.archives}/egs.{self.row.archives[job - 1]}.ark")
         if not os.path.exists(archive):
             raise DataError(f"{archive} is not there; iteration {self.x} of the plan needs it")
         aside = f"{name}.egs.tmp"
@@ -158,7 +159,7 @@ class Iteration:
         runs = []
         for first, last in _ranges(missing):
             files = [self.work.file(f"jobs/{self.x}.JOB.{kind}") for kind in ("conf", "egs")]
-            if programs.archive_maker(self.egs):
+            if programs.archive_maker(self.archives):
                 files[1] = f"bash {shlex.quote(files[1])} |"
             output, stats = f"{self.x + 1}.JOB.mdl", f"stats/job.{self.x}.JOB.json"
             words = programs.train(files[0], model, files[1], self.work.file(stats), self.work.file(output))

@@ -36,6 +36,7 @@ class TrainOptions:
     averaging_window: int = same_as(AveragingOptions, "averaging_window")
     mix_up: int = opt(0, "softmax outputs in all, more than there are pdfs, from half-way on; 0: one for each pdf")
     mix_up_epoch: float = opt(-1.0, "mix up there instead")
+    realign_epochs: str = opt("", "realign the training data with the network at these epochs, '2 4' for example")
     shrink_interval: int = opt(
         -1,
         "iterations between shrinking the layers, other iterations repair neurons; 0: neither; "

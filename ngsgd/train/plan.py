@@ -44,7 +44,8 @@ class Row:
     archives, frames: one of each a job, archives from 1, frames from 0; merge: a way to average or "best"; insert:
     file name in DIR of the configuration of a layer to insert first, "-" for none; mix_up: softmax outputs in all to
     mix up to first, 0 for as they are; after: what is done to the model last, "fix" its neurons, "shrink" (or stretch)
-    its layers by factors fitted to examples, or "-".
+    its layers by factors fitted to examples, or "-"; alignment: 0 for the labels that the examples were made with, k
+    for those of the k-th realignment, by the model before the first such row.
     """
 
     iteration: int
@@ -58,6 +59,7 @@ class Row:
     insert: str
     mix_up: int
     after: str
+    alignment: int
 
     @property
     def reshapes(self) -> bool:
@@ -87,13 +89,16 @@ def make_plan(options: TrainOptions, num_archives: int, frames_per_eg: int) -> l
         )
     mixed_up = _mix_up_iteration(options, iterations, max(inserted, default=0), falling, total)
     way = averaging_class(options.averaging)
-    rows, used = [], 0
+    realigned = _realign_epochs(options)
+    rows, used, alignment = [], 0, 0
     for x in range(iterations):
         jobs = int(0.5 + first + (last - first) * x / iterations)  # (2)
         is_last = x + 1 == iterations
         rate = effective_rate(options, used, falling) if not is_last else options.final_effective_lrate
         changed = x == 0 or x in inserted
         gain = 1.0 if changed else way(options.ways(), jobs).gain
+        if alignment < len(realigned) and used / expanded >= realigned[alignment]:
+            alignment += 1
         ks = range(used, used + jobs)
         rows.append(
             Row(
@@ -108,9 +113,15 @@ def make_plan(options: TrainOptions, num_archives: int, frames_per_eg: int) -> l
                 insert=inserted.get(x, NONE),
                 mix_up=options.mix_up if x == mixed_up else 0,
                 after=_after(options, x) if not changed else NONE,
+                alignment=alignment,
             )
         )
         used += jobs
+    if alignment < len(realigned):
+        raise DataError(
+            f"--realign-epochs='{options.realign_epochs}': too few iterations to realign {len(realigned)} times; "
+            f"the last one begins at epoch {rows[-1].epoch:.1f}"
+        )
     return rows
 
 
@@ -128,6 +139,20 @@ def _mix_up_iteration(options: TrainOptions, iterations: int, last_inserted: int
             f"{last_inserted + 1} to {iterations - 1}: give another --mix-up-epoch"
         )
     return x
+
+
+def _realign_epochs(options: TrainOptions) -> list[float]:
+    """The epochs to realign at. Raises DataError unless they are numbers in order, within the training."""
+    total = options.num_epochs + options.num_epochs_extra
+    try:
+        epochs = [float(word) for word in options.realign_epochs.split()]
+    except ValueError:
+        epochs = [-1.0]
+    if epochs != sorted(set(epochs)) or not all(0 < epoch < total for epoch in epochs):
+        raise DataError(
+            f"--realign-epochs='{options.realign_epochs}': expected increasing numbers between 0 and {total}"
+        )
+    return epochs
 
 
 def _after(options: TrainOptions, x: int) -> str:
@@ -183,6 +208,11 @@ def read_plan(path: str) -> list[Row]:
             raise DataError(f"{path}:{number}: {error}") from None
         if row.iteration != len(rows):
             raise DataError(f"{path}:{number}: expected iteration {len(rows)}, got {row.iteration}")
+        before = rows[-1].alignment if rows else 0
+        if not before <= row.alignment <= before + 1:
+            raise DataError(
+                f"{path}:{number}: alignment {row.alignment} after {before}; expected {before} or {before + 1}"
+            )
         rows.append(row)
     if not rows:
         raise DataError(f"{path}: no iterations")
@@ -192,9 +222,9 @@ def read_plan(path: str) -> list[Row]:
 def _parse(cells: list[str]) -> Row:
     if len(cells) != len(COLUMNS):
         raise ValueError(f"expected {len(COLUMNS)} columns separated by tabs, got {len(cells)}")
-    iteration, epoch, jobs, rate, minibatch, archives, frames, merge, insert, mix_up, after = cells
+    iteration, epoch, jobs, rate, minibatch, archives, frames, merge, insert, mix_up, after, alignment = cells
     numbers = int(iteration), float(epoch), int(jobs), float(rate), int(minibatch)
-    row = Row(*numbers, _ints(archives), _ints(frames), merge, insert, int(mix_up), after)
+    row = Row(*numbers, _ints(archives), _ints(frames), merge, insert, int(mix_up), after, int(alignment))
     if not row.jobs == len(row.archives) == len(row.frames) > 0:
         raise ValueError(f"{row.jobs} jobs, but {len(row.archives)} archives and {len(row.frames)} frames")
     for name, value, known in (("merge", merge, (*all_averaging(), BEST)), ("after", after, (FIX, SHRINK, NONE))):

@@ -17,6 +17,7 @@ from ngsgd.train.driver import Driver
 from ngsgd.train.final import is_finished
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import Row, make_plan, read_plan, write_plan
+from ngsgd.train.realign import Realigner
 from ngsgd.train.setup import Examples, Inputs, make_examples, make_input_transform, make_model_0
 from ngsgd.train.workdir import Workdir
 
@@ -49,11 +50,13 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
     with ending_jobs(launcher, display):
         examples = make_examples(work, inputs, options, how, launcher)
         plan = _plan(work, examples, options, display)
+        realigner = Realigner(work, inputs, examples, options, how, launcher)
+        realigner.check(plan)
         if how.dry_run:
             return
         make_input_transform(work, inputs, examples, options, how, launcher)
         make_model_0(work, inputs, examples, options, plan[0].learning_rate, launcher)
-        Driver(work, examples.directory, plan, options, how, launcher, display).run()
+        Driver(work, examples.directory, plan, options, how, launcher, display, realigner).run()
         if how.remove_egs and not how.egs_dir:
             shutil.rmtree(examples.directory)
         display.line(f"{work.file('final.mdl')} is ready after {format_time(time.monotonic() - start)}")

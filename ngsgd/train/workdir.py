@@ -5,6 +5,7 @@ plan.tsv           the schedule (plan.py);  progress.tsv  what came of it, a lin
 X.mdl              the model after X iterations; X.in.mdl with another shape; X.J.mdl of job J of iteration X - 1
 start.X.mdl, state.X.nnet    from which the jobs of iteration X start, state of averaging; if --averaging has such
 report.html        the whole of it for people (ngsgd/report/page.py)
+realign.K/         the K-th realignment: alignments, archives with their labels
 stats/             job.X.J.json of jobs, valid.X.json, train.X.json, change.X.json of models: numbers for programs
 jobs/              X.J.conf and X.J.egs: options and (a link to the) archive of job J of iteration X
 final.mdl          the end; final.json says how it was chosen
@@ -59,6 +60,10 @@ class Workdir:
     def state(self, x: int) -> str:
         """The state of averaging after x iterations, where the way to average has one."""
         return self.file(f"state.{x}.nnet")
+
+    def realigned(self, alignment: int) -> str:
+        """Where the archives with the labels of a realignment are, counted from 1."""
+        return self.file(f"realign.{alignment}")
 
     def has_model(self, x: int) -> bool:
         return self.has(f"{x}.mdl")
@@ -142,6 +147,8 @@ class Workdir:
         self.remove_matching("*.mdl")
         self.remove_matching("state.*.nnet")
         self.remove_matching("hidden.*.config")
+        for path in self.path.glob("realign.*"):
+            shutil.rmtree(path)
         self.__init__(str(self.path))
 
 

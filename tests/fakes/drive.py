@@ -11,7 +11,9 @@ from ngsgd.train import iteration
 from ngsgd.train.driver import Driver
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import make_plan
+from ngsgd.train.realign import Realigner
 from ngsgd.train.run import ending_jobs
+from ngsgd.train.setup import Examples, Inputs
 from ngsgd.train.workdir import Workdir
 
 
@@ -37,8 +39,10 @@ def drive(directory: str, *args: str) -> None:
     launcher = Launcher(how.cmd, keep=(lock,))
     plan = make_plan(options, num_archives=3, frames_per_eg=2)
     display = Lines()
+    egs = Examples(f"{directory}/egs", 3, 2, 0, 0, 1, 0)
+    realigner = Realigner(work, Inputs("data", "lang", "ali"), egs, options, how, launcher)
     with ending_jobs(launcher, display):
-        Driver(work, f"{directory}/egs", plan, options, how, launcher, display).run()
+        Driver(work, egs.directory, plan, options, how, launcher, display, realigner).run()
 
 
 def prepare(directory: Path, archives: int = 3) -> None:

@@ -18,6 +18,8 @@ from ngsgd.train import iteration
 from ngsgd.train.driver import Driver
 from ngsgd.train.options import DriverOptions, TrainOptions
 from ngsgd.train.plan import make_plan, write_plan
+from ngsgd.train.realign import Realigner
+from ngsgd.train.setup import Examples, Inputs
 from ngsgd.train.workdir import Workdir
 
 
@@ -74,7 +76,10 @@ def main(directory, epochs, jobs):
     work.record(options, {})
     plan = make_plan(options, num_archives=jobs, frames_per_eg=1)
     write_plan(work.file("plan.tsv"), plan)
-    Driver(work, f"{directory}/egs", plan, options, DriverOptions(), InlineLauncher(), Lines()).run()
+    how, launcher = DriverOptions(), InlineLauncher()
+    egs = Examples(f"{directory}/egs", jobs, 1, 0, 0, 1, 0)
+    realigner = Realigner(work, Inputs("", "", ""), egs, options, how, launcher)
+    Driver(work, egs.directory, plan, options, how, launcher, Lines(), realigner).run()
     print(len(plan), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

@@ -35,7 +35,7 @@ def write(path, value):
 
 
 def options(args):
-    found = dict(arg[2:].split("=", 1) for arg in args if arg.startswith("--"))
+    found = dict(arg[2:].split("=", 1) for arg in args if arg.startswith("--") and "=" in arg)
     if "config" in found:
         lines = text_of(found["config"]).splitlines()
         found = dict(line[2:].split("=", 1) for line in lines) | found
@@ -125,6 +125,21 @@ def combine(given, *args):
     write(output, read_all[-1] | {"of": [m["age"] for m in read_all], "fit": given.get("num-lbfgs-iters", "40")})
 
 
+def align(given, *args):
+    """align_nnet.sh: one job."""
+    *_, network, _data, _lang, _source, directory = args
+    with open(f"{directory}/num_jobs", "w") as file:
+        file.write("1\n")
+    write(f"{directory}/ali.1.gz", read(network)["weight"])
+
+
+def relabel(given, pdfs, egs, output):
+    directory = output.removeprefix("ark:").rsplit("/", 1)[0]
+    with open(output.removeprefix("ark:") + ".tmp", "w") as file:
+        file.write(text_of(egs.removeprefix("ark:")) + text_of(f"{directory}/ali.1.gz"))
+    os.replace(file.name, output.removeprefix("ark:"))
+
+
 def adjust_priors(given, model_in, egs, output):
     write(output, read(model_in) | {"priors": egs.rsplit("/", 1)[1]})
 
@@ -142,6 +157,8 @@ PROGRAMS = {
     "nnet-info": info,
     "nnet-combine": combine,
     "nnet-adjust-priors": adjust_priors,
+    "align_nnet.sh": align,
+    "egs-relabel": relabel,
 }
 
 

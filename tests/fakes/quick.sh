@@ -13,7 +13,7 @@ for job in $(seq "${first:-1}" "${last:-1}"); do
   line=
   for word in "$@"; do
     [ -z "$first" ] || word=${word//JOB/$job}
-    case $word in '|' | '&&') line+=" $word" ;; *) line+=$(printf ' %q' "$word") ;; esac
+    case $word in '|' | '||' | '&&') line+=" $word" ;; *) line+=$(printf ' %q' "$word") ;; esac
   done
   log=${1//JOB/$job}
   if ! bash -o pipefail -c "${line#* $(printf %q "$log")}" >"$log" 2>&1; then
