@@ -60,7 +60,7 @@ if [ -n "$transform_dir" ] && ! [ -f "$transform_dir/trans.1" ]; then
   echo "make_egs.sh: no transforms of speakers (trans.1) in $transform_dir" >&2
   exit 1
 fi
-expect_files "$data/feats.scp" "$data/utt2spk" "$ali/final.mdl" "$ali/tree" "$ali/num_jobs" "$ali/ali.1.gz" \
+expect_files "$data/feats.scp" "$data/utt2spk" "$ali/final.mdl" "$ali/num_jobs" "$ali/ali.1.gz" \
   ${online_ivector_dir:+"$online_ivector_dir/ivector_online.scp" "$online_ivector_dir/ivector_period"}
 mkdir -p "$dir/log"
 
@@ -68,7 +68,7 @@ files=
 for n in $(seq "$(cat "$ali/num_jobs")"); do files+=$(printf ' %q' "$ali/ali.$n.gz"); done
 alignments="ark:gunzip -c$files |"
 
-cp "$ali/tree" "$dir/tree.tmp" && mv "$dir/tree.tmp" "$dir/tree"
+if [ -f "$ali/tree" ]; then cp "$ali/tree" "$dir/tree.tmp" && mv "$dir/tree.tmp" "$dir/tree"; fi
 
 # How the features are made is written down first, and read from there ever after.
 put() { printf '%s\n' "$2" >"$1.tmp" && mv "$1.tmp" "$1"; }

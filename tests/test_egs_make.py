@@ -120,7 +120,7 @@ def test_some_archives_of_all_are_the_same_archives(tables, tmp_path):
     make_egs(feats, ali, [f"ark:{tmp_path}/only{n}" for n in (3, 1)], options)
     assert all((tmp_path / f"only{n}").read_bytes() == (tmp_path / f"{n}").read_bytes() for n in (1, 3))
     for archives, outputs in (("4", 1), ("1,1", 2), ("0", 1), ("x", 1), ("1,2", 1), ("", 2)):
-        with pytest.raises(DataError, match="--archives|an output for each"):
+        with pytest.raises(DataError, match=r"--archives|an output for each"):
             MakeEgsOptions(num_archives=3, archives=archives).places(outputs)
 
 

@@ -218,10 +218,10 @@ def _check_space(where: Path, train: dict[str, int], archives: Archives, options
     if not missing:
         return
     at_once = min(missing, max(options.nj, os.cpu_count() or 1))
-    needed = total * (missing + at_once) // number
-    log.info("the examples will take about %s on disk, up to %s while they are made", text_of(total), text_of(needed))
+    aside = total * at_once // number
+    log.info("the examples take about %s on disk, and %s more while they are made", text_of(total), text_of(aside))
     there = sum(path.stat().st_size for path in where.glob("egs_orig.*"))
-    require_space(str(where), needed - there)
+    require_space(str(where), total * missing // number + aside - there)
 
 
 def select_utterances(directory: str, options: SelectOptions) -> list[str]:
