@@ -189,6 +189,15 @@ def test_edited_plans_are_checked(tmp_path, column, value, message):
         read_plan(str(path))
 
 
+@pytest.mark.parametrize("columns", [9, 10, 11, 12])
+def test_files_from_before_the_latest_columns_are_read(tmp_path, columns):
+    path = tmp_path / "plan.tsv"
+    write_plan(str(path), plan())
+    rows = read_plan(str(path))
+    path.write_text("".join("\t".join(line.split("\t")[:columns]) + "\n" for line in path.read_text().splitlines()))
+    assert read_plan(str(path)) == rows
+
+
 def test_another_files_columns_are_refused(tmp_path):
     (tmp_path / "plan.tsv").write_text("iteration\tjobs\n0\t4\n")
     with pytest.raises(DataError, match=r"plan\.tsv:1: expected the columns iteration epoch jobs"):

@@ -68,6 +68,7 @@ class Row:
 
 
 COLUMNS = [field.name for field in dataclasses.fields(Row)]
+ABSENT = {"mix_up": "0", "after": NONE, "alignment": "0"}  # the meaning of a file without these columns at its end
 
 
 def make_plan(options: TrainOptions, num_archives: int, frames_per_eg: int) -> list[Row]:
@@ -198,12 +199,14 @@ def _format(value: object) -> str:
 def read_plan(path: str) -> list[Row]:
     """The rows of a plan, edited by hand perhaps. Raises DataError with the line for anything that cannot be run."""
     lines = read_lines(path)
-    if not lines or lines[0].split("\t") != COLUMNS:
+    found = lines[0].split("\t") if lines else []
+    absent = [ABSENT.get(name) for name in COLUMNS[len(found) :]]
+    if found != COLUMNS[: len(found)] or None in absent:
         raise DataError(f"{path}:1: expected the columns {' '.join(COLUMNS)}")
     rows = []
     for number, line in enumerate(lines[1:], 2):
         try:
-            row = _parse(line.split("\t"))
+            row = _parse(line.split("\t") + absent)
         except ValueError as error:
             raise DataError(f"{path}:{number}: {error}") from None
         if row.iteration != len(rows):
