@@ -1,5 +1,6 @@
 """Combining models: as good a fit as Kaldi's, and never worse on held-out frames than what there was before."""
 
+import json
 import re
 
 import numpy as np
@@ -80,8 +81,12 @@ def test_program_lists_candidates_and_writes_the_best(golden, run, tmp_path):
     out = read_nnet(str(tmp_path / "out.mdl"))
     assert objective_of_examples(out, heldout).log_prob_per_frame == pytest.approx(float(rows[0][0]), abs=1e-4)
     first = (tmp_path / "out.mdl").read_bytes()
-    run("nnet-combine", *models, egs, heldout, "out.mdl")
+    run("nnet-combine", "--stats-out=stats.json", *models, egs, heldout, "out.mdl")
     assert (tmp_path / "out.mdl").read_bytes() == first
+    stats = json.loads((tmp_path / "stats.json").read_text())
+    assert [(c["name"], f"{c['log_prob_per_frame']:.5f}") for c in stats["candidates"]] == [(r[2], r[0]) for r in rows]
+    assert stats["models"] == list(map(str, models))
+    assert np.shape(stats["weights"]) == (2, 3)
 
 
 def test_one_model_and_no_fitting(golden, run, tmp_path):

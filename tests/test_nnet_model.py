@@ -1,5 +1,7 @@
 """Models: Kaldi's files byte for byte, Kaldi's outputs, and forward and backward through whole networks."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -334,14 +336,17 @@ def test_networks_of_different_shape_say_what_differs(golden):
     assert a.shape_difference(a.copy()) == ""
 
 
-def test_programs_from_files_to_numbers(golden, run):
+def test_programs_from_files_to_numbers(golden, run, tmp_path):
     model, egs = golden / "nnet2/10.mdl", f"ark:{golden}/nnet2/egs/valid_diagnostic.egs"
     result = run("nnet-compute-prob", "--stats-out=stats.json", model, egs)
     assert float(result.stdout) == pytest.approx(-0.825752, abs=1e-5)
+    assert 0.02 < json.loads((tmp_path / "stats.json").read_text())["standard_error"] < 0.2
     run("nnet-copy", "--binary=false", "--learning-rates=1:2:3", model, "text.mdl")
     assert run("nnet-info", "--print-learning-rates", "text.mdl").stdout == "1:2:3\n"
     run("nnet-copy", "--raw", "text.mdl", "raw")
     assert run("nnet-info", "raw").stdout.startswith("num-components 11\n")
+    assert run("nnet-info", "--text-out=info.txt", "raw").stdout == ""
+    assert (tmp_path / "info.txt").read_text().startswith("num-components 11\n")
     run("nnet-compute", "--apply-log", "raw", f"ark:{golden}/steps/feats3.ark", "ark:out.ark")
     result = run("nnet-compute", "raw", f"ark:{golden}/feats/none.ark", "ark:none.ark", status=1)
     assert "none.ark" in result.stderr

@@ -1,7 +1,11 @@
 """Warnings: each on the figures that deserve it, once, and not on healthy ones."""
 
+import math
+
+import numpy as np
 import pytest
 
+from ngsgd.nnet.objectives.cross_entropy import Score, score
 from ngsgd.report.progress import Record
 from ngsgd.report.watch import Watch, all_warnings
 
@@ -67,6 +71,17 @@ def test_each_says_its_figures_and_what_to_do():
         assert expected in words["small validation set"]
     for expected in ("40 %", "latest 3 iterations", "20 s", "mean of 4 is 12 s", "stats/job.2.*.json"):
         assert expected in all_warnings(timed(*UNEQUAL))["waiting"]
+
+
+def test_the_error_of_a_log_prob_is_that_of_a_mean_over_frames():
+    rng = np.random.default_rng(1)
+    y = rng.dirichlet(np.ones(7), 50).astype(np.float32)
+    pdf = rng.integers(7, size=50)
+    halves = [score(y[rows], np.arange(25), pdf[rows], np.ones(25, np.float32)) for rows in (slice(25), slice(25, 50))]
+    log_probs = np.log(y[np.arange(50), pdf])
+    assert sum(halves, Score()).standard_error == pytest.approx(log_probs.std() / np.sqrt(50), rel=1e-5)
+    assert math.isnan(Score().standard_error)
+    assert score(np.full((3, 2), 0.5), np.arange(3), np.zeros(3, int), np.ones(3)).standard_error < 1e-7
 
 
 def test_each_is_said_once():

@@ -150,7 +150,8 @@ def _charts(run: Run) -> str:
 
     objective = scores("logprob", "log_prob_per_frame")
     objective.insert(2, Line("jobs, while training", of("job_objective"), 7, dashed=True))
-    plan = [(row.iteration + 1, row) for row in run.plan]
+    plan = [(row.iteration, row) for row in run.plan]
+    plan += [(len(run.plan), row) for row in run.plan[-1:]]
     rates = [
         Line("of a job", [(x, row.learning_rate) for x, row in plan], 0, step=True),
         Line("effective: over jobs", [(x, row.learning_rate / row.jobs) for x, row in plan], 2, step=True),

@@ -16,7 +16,7 @@ main { max-width: 1180px; margin: 0 auto; padding: 28px 20px 60px; }
 h1 { font-size: 24px; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 17px; margin: 34px 0 10px; }
 .state { color: var(--faint); margin: 4px 0 18px; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: 12px; }
 .tile, .chart, .card { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
 .tile { padding: 10px 14px; }
 .tile b { display: block; font-size: 21px; font-weight: 600; font-variant-numeric: tabular-nums; }
