@@ -84,17 +84,17 @@ def row(setting: str, directory: Path, options: CompareOptions) -> list[str]:
 @cli.argument("lang")
 @cli.argument("ali_dir")
 @cli.argument("exp")
-def main(options, data, lang, ali_dir, exp):
+def main(compare, data, lang, ali_dir, exp):
     exp_dir = Path(exp)
-    header = ["setting", *(f"valid / train, epoch {e}" for e in options.epochs.split()), "best valid (epoch)"]
-    header += [f"M samples to {target}" for target in options.reach.split()]
-    header += ["WER % (95 %)", "best of grid"] if options.decode else []
+    header = ["setting", *(f"valid / train, epoch {e}" for e in compare.epochs.split()), "best valid (epoch)"]
+    header += [f"M samples to {target}" for target in compare.reach.split()]
+    header += ["WER % (95 %)", "best of grid"] if compare.decode else []
     rows = [header, ["---"] * len(header)]
-    egs = ["make_egs.sh", "--cmd", options.cmd, "--nj", str(options.nj)]
-    context = [w for w in shlex.split(options.train_opts) if w.split("=")[0][2:] in EGS_OPTIONS]
+    egs = ["make_egs.sh", "--cmd", compare.cmd, "--nj", str(compare.nj)]
+    context = [w for w in shlex.split(compare.train_opts) if w.split("=")[0][2:] in EGS_OPTIONS]
     _call([*egs, *context, data, ali_dir, str(exp_dir / "egs")])
-    for setting in options.settings.split():
-        rows.append(row(setting, train(options, setting, data, lang, ali_dir, exp_dir), options))
+    for setting in compare.settings.split():
+        rows.append(row(setting, train(options, setting, data, lang, ali_dir, exp_dir), compare))
     for cells in rows:
         print("| " + " | ".join(cells) + " |")
 
