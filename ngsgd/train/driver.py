@@ -53,7 +53,7 @@ class Driver:
         """Train to final.mdl; returns its scores. Raises DataError when that cannot be."""
         try:
             scores = self._run()
-        except DataError as error:
+        except (DataError, OSError) as error:
             self.reporter.update(f"stopped: {error}")
             raise
         except Interrupted as reason:
