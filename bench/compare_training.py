@@ -94,7 +94,7 @@ def main(compare, data, lang, ali_dir, exp):
     context = [w for w in shlex.split(compare.train_opts) if w.split("=")[0][2:] in EGS_OPTIONS]
     _call([*egs, *context, data, ali_dir, str(exp_dir / "egs")])
     for setting in compare.settings.split():
-        rows.append(row(setting, train(options, setting, data, lang, ali_dir, exp_dir), compare))
+        rows.append(row(setting, train(compare, setting, data, lang, ali_dir, exp_dir), compare))
     for cells in rows:
         print("| " + " | ".join(cells) + " |")
 
