@@ -347,6 +347,7 @@ class _Work:
                     errors="replace",
                     timeout=ANSWER_S,
                     start_new_session=True,
+                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
                     env=self.engine.environment(),
                 )
             except subprocess.TimeoutExpired:
