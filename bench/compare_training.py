@@ -2,12 +2,12 @@
 """Train the same network by several update rules and numbers of jobs, and print what came of each, as Markdown tables.
 
 Usage: compare_training.py [options] DATA LANG ALI_DIR EXP
-e.g.: compare_training.py --settings "online/1 online/8 plain/8" --train-opts "--num-epochs 8" \\
+e.g.: compare_training.py --settings "online/1 online/8 sgd/8" --train-opts "--num-epochs 8" \\
           --decode "--transform-dir exp/tri3b/decode_test exp/tri3b/graph data/test" \\
           data/train data/lang exp/tri3b_ali exp/compare
 
 A setting is UPDATE_RULE/JOBS with further options of train_ngsgd.py behind it, separated by commas
-(plain/4,--seed=1); its directory is EXP/UPDATE_RULE_JOBS... All train on the examples that the first one makes. What is
+(sgd/4,--seed=1); its directory is EXP/UPDATE_RULE_JOBS... All train on the examples that the first one makes. What is
 done already is not done again. To be called in a recipe's directory, with its environment (. ../../utils/path.sh).
 """
 
@@ -25,7 +25,7 @@ from ngsgd.report.progress import Progress
 
 @dataclass
 class CompareOptions:
-    settings: str = opt("online/1 online/4 plain/1 plain/4", "what to compare: UPDATE_RULE/JOBS[,OPTION...] ...")
+    settings: str = opt("online/1 online/4 sgd/1 sgd/4", "what to compare: UPDATE_RULE/JOBS[,OPTION...] ...")
     train_opts: str = opt("", "options of train_ngsgd.py that all have")
     decode: str = opt("", "options and arguments of decode_nnet.sh but for the output directory; '': do not decode")
     reach: str = opt("", "held-out log-probs whose first reaching is listed, e.g. '-0.5 -0.4'")
