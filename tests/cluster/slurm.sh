@@ -3,13 +3,14 @@
 # as root), started, and stopped again. All of it lives in one directory with its own key, ports and configuration;
 # a Slurm or munge that the machine has already is left alone. Doing a thing twice is doing it once.
 #
-# Usage: tests/cluster/slurm.sh start|stop|status|env|node-down N|node-up N
+# Usage: tests/cluster/slurm.sh start|stop|status|env|node-down N|node-up N|controller-down|controller-up
 # e.g.:  eval "$(tests/cluster/slurm.sh start)"    # SLURM_CONF now points sbatch and slurm.py at it
 #        slurm.py JOB=1:4 log/x.JOB.log hostname
 #        tests/cluster/slurm.sh stop
 #
 # NGSGD_SLURM_DIR: the directory (default /tmp/ngsgd-slurm). NODES: how many nodes (2), each with two processors.
 # node-down N kills the daemon of node N and what runs there, as a power cut does; node-up N brings it back.
+# controller-down, controller-up: the same for the daemon that takes the jobs.
 
 set -euo pipefail
 dir=${NGSGD_SLURM_DIR:-/tmp/ngsgd-slurm}
@@ -65,8 +66,26 @@ configure() {
   mv "$dir/slurm.conf.new" "$dir/slurm.conf"
 }
 
+start_controller() {
+  daemon slurmctld /usr/sbin/slurmctld -f "$SLURM_CONF"
+}
+
 start_node() {
   daemon "slurmd.node$1" /usr/sbin/slurmd -N "node$1" -f "$SLURM_CONF"
+}
+
+# kill_node N: its daemon first, so that nobody is told, then the steps that watch its jobs, then the jobs.
+kill_node() {
+  local jobs=() steps=() process parent
+  for process in /proc/[0-9]*; do
+    grep -qxz "SLURMD_NODENAME=node$1" "$process/environ" && grep -qxz "SLURM_CONF=$SLURM_CONF" "$process/environ" ||
+      continue
+    jobs+=("${process#/proc/}")
+    parent=$(awk '$1 == "PPid:" {print $2}' "$process/status")
+    [ "$(cat "/proc/$parent/comm")" = slurmstepd ] && steps+=("$parent")
+  done 2>/dev/null
+  kill -9 "$(cat "$dir/run/slurmd.node$1.pid")" "${steps[@]}" "${jobs[@]}"
+  rm "$dir/run/slurmd.node$1.pid"
 }
 
 start() {
@@ -76,7 +95,7 @@ start() {
   configure
   daemon munged /usr/sbin/munged --force --socket="$dir/run/munge.socket" --key-file="$dir/munge/key" \
     --pid-file="$dir/run/munged.pid" --log-file="$dir/log/munged.log" --seed-file="$dir/munge/seed"
-  daemon slurmctld /usr/sbin/slurmctld -f "$SLURM_CONF"
+  start_controller
   local node
   for ((node = 1; node <= nodes; node++)); do start_node "$node"; done
   wait_until 30 "the nodes of Slurm" is_up
@@ -108,6 +127,14 @@ case ${1:-} in
   status) is_up && timeout 10 sinfo -N ;;
   env) echo "export SLURM_CONF='$SLURM_CONF'" ;;
   node-down) kill_node "${2:?}" ;;
-  node-up) start_node "${2:?}" && wait_until 30 "node $2" is_up ;;
+  node-up)
+    start_node "${2:?}"
+    wait_until 30 "node $2" is_up
+    ;;
+  controller-down) end_process slurmctld ;;
+  controller-up)
+    start_controller
+    wait_until 30 "the controller" is_up
+    ;;
   *) usage ;;
 esac
