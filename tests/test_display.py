@@ -15,6 +15,7 @@ logging.basicConfig(format="%(levelname)s %(message)s")
 from ngsgd.report.display import make_display
 display = make_display()
 display.line("plan: [4] iterations")
+assert display.stderr is None  # nothing to be disturbed yet
 display.at(1, 4, "iteration 2", ["3 jobs at rate 0.01", "valid -1.5"], 70.0)
 logging.warning("overfitting")
 subprocess.run(["sh", "-c", "echo 'run.py: job failed' >&2; echo '  last line' >&2"], stderr=display.stderr)

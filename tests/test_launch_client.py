@@ -29,7 +29,7 @@ def test_waiting_may_have_a_limit(tmp_path, monkeypatch, pidfd):
 
 def test_messages_go_where_they_are_wanted(tmp_path):
     with (tmp_path / "messages").open("w+b") as messages:
-        launcher = Launcher(LAUNCHER, stderr=messages.fileno())
+        launcher = Launcher(LAUNCHER, stderr=messages.fileno)
         assert launcher.start("a job", str(tmp_path / "job.log"), ["false"]).wait() == 1
         messages.seek(0)
         assert b"job 1 failed, log is in" in messages.read()

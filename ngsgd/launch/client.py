@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 
 from ngsgd.errors import DataError
 from ngsgd.launch.process import die_with_parent
@@ -48,10 +49,10 @@ class Launcher:
     """Starts commands through one `--cmd`. Raises DataError when that command is not there.
 
     keep: descriptors that launchers and jobs inherit, such as a lock to be held until the last of them has ended.
-    stderr: the descriptor for what launchers say; None: our stderr.
+    stderr: says, for each launcher that is started, the descriptor for its messages; None: our stderr.
     """
 
-    def __init__(self, cmd: str, keep: tuple[int, ...] = (), stderr: int | None = None):
+    def __init__(self, cmd: str, keep: tuple[int, ...] = (), stderr: Callable[[], int | None] = lambda: None):
         self.keep, self.stderr = keep, stderr
         self.words = shlex.split(cmd)
         if not self.words or shutil.which(self.words[0]) is None:
@@ -78,7 +79,7 @@ class Launcher:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stderr=self.stderr,
+            stderr=self.stderr(),
             start_new_session=True,
             pass_fds=self.keep,
             preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),

@@ -16,10 +16,11 @@ TICK_S = 1.0  # how often `tick` should be called
 class Display(Protocol):
     """Shows lines that stay, and the state of the moment.
 
-    stderr: the descriptor that other programs' stderr should be, so as not to disturb the display; None: any.
+    stderr: the descriptor that the stderr of a program started now should be, so as not to disturb; None: any.
     """
 
-    stderr: int | None
+    @property
+    def stderr(self) -> int | None: ...
 
     def line(self, text: str) -> None: ...
 
@@ -63,9 +64,13 @@ class Panel:
         self.live = Live(console=self.console, auto_refresh=False, transient=True, get_renderable=self._render)
         self.redirected: list[logging.StreamHandler] = []
         # What other programs say is relayed: written among the panel's lines it would be overwritten with them.
-        self.stderr, path = tempfile.mkstemp()
+        self._others, path = tempfile.mkstemp()
         os.unlink(path)
         self._relayed = 0
+
+    @property
+    def stderr(self) -> int | None:
+        return self._others if self.live.is_started else None
 
     def line(self, text: str) -> None:
         self._relay()
@@ -88,7 +93,7 @@ class Panel:
         self.live.stop()
         for handler in self.redirected:
             handler.setStream(sys.stderr)
-        os.close(self.stderr)
+        os.close(self._others)
 
     def _start(self) -> None:
         """Show the panel, with what the log has to say above it."""
@@ -104,7 +109,7 @@ class Panel:
 
     def _relay(self) -> None:
         """Print the whole lines that other programs have written since."""
-        said = os.pread(self.stderr, 1 << 20, self._relayed)
+        said = os.pread(self._others, 1 << 20, self._relayed)
         whole = said[: said.rfind(b"\n") + 1]
         self._relayed += len(whole)
         for text in whole.decode(errors="replace").splitlines():
