@@ -61,6 +61,15 @@ def test_words_arrive_as_written(tmp_path):
     assert body(tmp_path / "log/a.log") == [str(NASTY)]
 
 
+STRANGE = 'it\'s a "job" && b | c; $x, 50%.JOB.log'
+
+
+def test_log_may_have_any_name(tmp_path):
+    done = run("JOB=1:2", f"log/{STRANGE}", "echo", "JOB", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert body(tmp_path / "log" / STRANGE.replace("JOB", "2")) == ["2"]
+
+
 def test_awk_scripts_work_with_and_without_kaldis_backslash(tmp_path):
     words = ["echo", "a b", "|", "awk", "{print $2}", "&&", "echo", "a b", "|", "awk", "{print \\$2}"]
     assert run("a.log", *words, cwd=tmp_path).returncode == 0
@@ -131,6 +140,11 @@ def test_options_in_either_order_and_kaldis_cluster_options():
     )
     assert request.options == {"max-jobs-run": 5, "mem": "2G"}
     assert request.ignored == ["-pe smp 4"]
+    assert parse(["-S", "/bin/bash", "-V", "--fast", "yes", "x.log", "ls"]).ignored == [
+        "--fast yes",
+        "-S /bin/bash",
+        "-V",
+    ]
     assert (list(request.jobs), request.words) == ([2, 3], ["ls", "-l"])
 
 
@@ -141,9 +155,9 @@ def test_log_has_command_host_start_and_end(tmp_path):
     assert lines[1].startswith("# Running on ")
     assert lines[2].startswith("# Started at ")
     assert lines[4] == "two words"
-    assert lines[5].startswith("# Accounting: time=0 threads=1 ")
+    assert lines[5].startswith("# Accounting: time=")
     assert lines[6].startswith("# Ended (code 0) at ")
-    assert lines[6].endswith(", elapsed time 0 seconds")
+    assert lines[6].endswith(" seconds")
 
 
 def test_failures_are_counted_and_the_first_is_shown(tmp_path):
@@ -265,10 +279,10 @@ def test_killed_launcher_leaves_no_job(tmp_path):
 def test_many_jobs_cost_little_beyond_their_processes(tmp_path):
     # Processor time, not elapsed time: other processes of the machine must not decide.
     before = os.times()
-    assert run("JOB=1:200", "log/JOB.log", "true", cwd=tmp_path).returncode == 0
+    assert run("JOB=1:500", "log/JOB.log", "true", cwd=tmp_path).returncode == 0
     after = os.times()
-    assert len(list((tmp_path / "log").iterdir())) == 200
-    assert (after.children_user + after.children_system - before.children_user - before.children_system) / 200 < 0.02
+    assert len(list((tmp_path / "log").iterdir())) == 500
+    assert (after.children_user + after.children_system - before.children_user - before.children_system) / 500 < 0.02
 
 
 def test_start_imports_nothing_heavy(tmp_path):

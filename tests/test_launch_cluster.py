@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
-from test_launch import NASTY, ROOT, body, processes_in, wait_for
+from test_launch import NASTY, ROOT, STRANGE, body, processes_in, wait_for
 
 from ngsgd.errors import DataError
 from ngsgd.launch import siteconfig
@@ -82,6 +82,12 @@ def test_jobs_get_words_directory_path_and_python_of_the_launcher(cluster):
     assert re.match(r"# Accounting: time=\d+ threads=1 elapsed_s=", lines[-2])
     assert lines[-1].startswith("# Ended (code 0) at ")
     assert list((cluster.folder / "log/deep/q").iterdir()) == []
+
+
+def test_log_may_have_any_name(cluster):
+    done = cluster.run("JOB=1:2", f"log/{STRANGE}", "echo", "JOB")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert body(cluster.folder / "log" / STRANGE.replace("JOB", "2")) == ["2"]
 
 
 def test_single_job_is_no_array(cluster):
@@ -349,6 +355,8 @@ def test_portable_options_and_kaldis_own_flags_are_taken(cluster):
 
 
 def test_usage_errors(cluster):
+    done = cluster.run("a.log", "true", NGSGD_PATIENCE_S="soon")
+    assert done.returncode == 1 and "NGSGD_PATIENCE_S: expected a positive number of seconds, got 'soon'" in done.stderr
     done = cluster.run("JOB=1:4", "a.log", "true")
     assert done.returncode == 2 and "4 jobs would write one log file" in done.stderr
     assert f"Usage: {cluster.launcher} [options] [JOB=1:N] LOG COMMAND..." in cluster.run("--help").stdout

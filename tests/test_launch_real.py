@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
-from test_launch import ROOT, body, wait_for
+from test_launch import ROOT, STRANGE, body, wait_for
 from test_recipe_tiny import checkout, finish, rates, start  # noqa: F401 (checkout is a fixture)
 
 WHERE = os.environ["PATH"] + ":/usr/sbin"
@@ -88,6 +88,9 @@ def check_jobs(engine, launcher, folder):
     assert (done.returncode, done.stderr) == (0, "")
     assert (folder / "out.3").read_text() == f"{folder}\n"
     assert body(folder / "log/a.3.log") == ["it's 3"]
+    done = engine.run(folder, launcher, "JOB=1:2", f"log/{STRANGE}", "echo", "JOB")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert body(folder / "log" / STRANGE.replace("JOB", "2")) == ["2"]
     script = "echo line JOB; if [ JOB = 2 ]; then exit 3; elif [ JOB = 3 ]; then kill -9 $$; fi"
     done = engine.run(folder, launcher, "JOB=1:3", "log/b.JOB.log", "bash", "-c", script)
     assert done.returncode == 1

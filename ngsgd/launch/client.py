@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable
 
 from ngsgd.errors import DataError
+from ngsgd.launch.patience import patience_s
 from ngsgd.launch.process import die_with_parent
 
-LATE_S = 60.0  # how long a finished job's output may take to appear on a network file system
+TICK_S = 1.0  # how often whoever waits for a launcher looks around
 END_S = 20.0  # how long a launcher may take to end its jobs when asked to
 
 
@@ -26,10 +27,11 @@ class Launched:
 
     what  the work in words, for messages ("iteration 3, training")
     log   its log, with JOB in the name when there are several jobs
+    tick  is called every second that is waited
     """
 
-    def __init__(self, process: subprocess.Popen, what: str, log: str):
-        self.process, self.what, self.log = process, what, log
+    def __init__(self, process: subprocess.Popen, what: str, log: str, tick: Callable[[], None]):
+        self.process, self.what, self.log, self.tick = process, what, log, tick
         self.started = time.monotonic()
 
     def finished(self) -> bool:
@@ -39,6 +41,10 @@ class Launched:
         return self.process.poll() not in (None, 0)
 
     def wait(self) -> int:
+        """Its exit status, when it has ended."""
+        while not self.finished():
+            wait_any([self], TICK_S)
+            self.tick()
         return self.process.wait()
 
     def complaint(self) -> str:
@@ -50,10 +56,17 @@ class Launcher:
 
     keep: descriptors that launchers and jobs inherit, such as a lock to be held until the last of them has ended.
     stderr: says, for each launcher that is started, the descriptor for its messages; None: our stderr.
+    tick: is called every second that is waited.
     """
 
-    def __init__(self, cmd: str, keep: tuple[int, ...] = (), stderr: Callable[[], int | None] = lambda: None):
-        self.keep, self.stderr = keep, stderr
+    def __init__(
+        self,
+        cmd: str,
+        keep: tuple[int, ...] = (),
+        stderr: Callable[[], int | None] = lambda: None,
+        tick: Callable[[], None] = lambda: None,
+    ):
+        self.keep, self.stderr, self.tick = keep, stderr, tick
         self.words = shlex.split(cmd)
         if not self.words or shutil.which(self.words[0]) is None:
             raise DataError(f"--cmd: no launcher '{cmd}' on PATH; expected e.g. run.py or 'run.py --max-jobs-run 2'")
@@ -84,7 +97,7 @@ class Launcher:
             pass_fds=self.keep,
             preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),
         )
-        launched = Launched(process, what, log)
+        launched = Launched(process, what, log, self.tick)
         self.running = [other for other in self.running if not other.finished()] + [launched]
         return launched
 
@@ -141,8 +154,12 @@ def wait_any(launched: list[Launched], limit_s: float | None = None) -> None:
             os.close(descriptor)
 
 
-def wait_for_files(paths: list[str], what: str, limit_s: float = LATE_S) -> None:
-    """Wait for outputs that a network file system shows late. Raises DataError naming those that do not come."""
+def wait_for_files(paths: list[str], what: str, limit_s: float | None = None) -> None:
+    """Wait for outputs that a network file system shows late, for `limit_s` (default: `patience_s`).
+
+    Raises DataError naming those that do not come.
+    """
+    limit_s = patience_s() if limit_s is None else limit_s
     deadline = time.monotonic() + limit_s
     pause = 0.01
     while missing := [path for path in paths if not os.path.exists(path)]:

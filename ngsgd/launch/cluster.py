@@ -28,14 +28,13 @@ from ngsgd.errors import DataError
 from ngsgd.launch import siteconfig, task
 from ngsgd.launch.job import STOPPING
 from ngsgd.launch.logfile import tail
+from ngsgd.launch.patience import patience_s
 from ngsgd.launch.process import INTERRUPTED, Interrupted, raise_on_signals
 from ngsgd.launch.quoting import substitute
 from ngsgd.launch.report import report_failures, say, say_again
 from ngsgd.launch.request import Request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-PATIENCE = "NGSGD_PATIENCE_S"  # how long to wait for late files, and for an engine that does not take jobs
-PATIENCE_S = 60.0
 LOOK_S = (0.05, 1.0)  # pauses between looks for files, from first to longest
 ASK_S = (1.0, 20.0)  # and between questions to the engine
 DEATH_S = 15.0  # between a job that was killed and the engine's word on why
@@ -214,7 +213,7 @@ class _Work:
 
     def __init__(self, engine: Engine, request: Request, config: siteconfig.SiteConfig, folder: str):
         self.engine, self.request, self.config, self.folder = engine, request, config, folder
-        self.patience = float(os.environ.get(PATIENCE, PATIENCE_S))
+        self.patience = patience_s()
         self.flags = self._flags()
         self.tries = int(request.options.get("max-tries", 1))
         self.tried = dict.fromkeys(request.jobs, 0)
