@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from ngsgd.report.progress import format_time
 
-TICK_S = 1.0  # how often `tick` should be called
-
 
 class Display(Protocol):
     """Shows lines that stay, and the state of the moment.
@@ -28,7 +26,7 @@ class Display(Protocol):
         """`done` of `total` iterations are over; what is being done now; lines about it; seconds to the end."""
 
     def tick(self) -> None:
-        """To be called now and then: the clock moves on."""
+        """To be called every second or so: the clock moves on."""
 
     def close(self) -> None: ...
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ngsgd.errors import DataError
-from ngsgd.launch.client import Launched, Launcher, wait_any, wait_for_files
-from ngsgd.report.display import TICK_S
+from ngsgd.launch.client import TICK_S, Launched, Launcher, wait_any, wait_for_files
 from ngsgd.train.plan import Row
 from ngsgd.train.programs import compute_prob, describe, show_change
 from ngsgd.train.workdir import Workdir, finite, read_stats

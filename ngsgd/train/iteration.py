@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from ngsgd.errors import DataError
 from ngsgd.kaldi_io.files import open_text_writer
-from ngsgd.launch.client import Launcher, wait_any, wait_for_files
+from ngsgd.launch.client import TICK_S, Launcher, wait_any, wait_for_files
 from ngsgd.launch.logfile import reason
 from ngsgd.nnet.averaging.rule import averaging_class
-from ngsgd.report.display import TICK_S
 from ngsgd.train import programs
 from ngsgd.train.diagnostics import Diagnostics
 from ngsgd.train.options import DriverOptions, TrainOptions

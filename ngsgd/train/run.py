@@ -45,7 +45,7 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
     _check_gpu(how)
     work.remove_half_written()
     display = make_display()
-    launcher = Launcher(how.cmd, keep=(lock,), stderr=lambda: display.stderr)
+    launcher = Launcher(how.cmd, keep=(lock,), stderr=lambda: display.stderr, tick=display.tick)
     start = time.monotonic()
     with ending_jobs(launcher, display):
         examples = make_examples(work, inputs, options, how, launcher)
