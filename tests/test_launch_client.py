@@ -27,6 +27,15 @@ def test_waiting_may_have_a_limit(tmp_path, monkeypatch, pidfd):
     assert long.failed()
 
 
+def test_time_goes_on_while_one_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr("ngsgd.launch.client.TICK_S", 0.01)
+    ticks = []
+    launcher = Launcher(LAUNCHER, tick=lambda: ticks.append(1))
+    output = tmp_path / "output"
+    launcher.run("a job", str(tmp_path / "job.log"), ["sleep", "0.2", "&&", "touch", str(output)], str(output))
+    assert len(ticks) > 2
+
+
 def test_messages_go_where_they_are_wanted(tmp_path):
     with (tmp_path / "messages").open("w+b") as messages:
         launcher = Launcher(LAUNCHER, stderr=messages.fileno)
