@@ -1,6 +1,7 @@
 """steps/train_ngsgd.py as a user calls it: refusals before any work, and a real small training, killed and resumed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -77,6 +78,22 @@ def test_dry_run_writes_the_plan_of_kaldis_examples_and_no_model(run, golden_inp
     assert "iteration 0 asks for archive or frame 2; the examples have archives 1 to 1" in result.stderr
     result = run("train_ngsgd.py", "--dry-run", "--num-epochs=3", "--overwrite", *args)
     assert (inputs / "exp/plan.tsv").read_text().splitlines() == lines
+
+
+def test_other_examples_or_alignments_of_the_same_names_are_refused(run, golden_inputs, golden):
+    shutil.copytree(golden / "nnet2/egs", golden_inputs / "egs", copy_function=shutil.copyfile)
+    args = ("--dry-run", "--egs-dir=egs", "--left-context=3", "--right-context=3", "data", "lang", "ali", "exp")
+    run("train_ngsgd.py", *args)
+    shutil.copyfile(golden / "nnet2/egs/combine.egs", golden_inputs / "egs/egs.1.ark")
+    refused = run("train_ngsgd.py", *args, status=1).stderr
+    assert "exp was begun with other data: examples was 1 archives of 7 frames" in refused
+    assert refused.count("\n") == 1 and "--overwrite to begin anew" in refused
+    (golden_inputs / "exp/final.mat").write_text("of the other alignments")
+    run("train_ngsgd.py", "--overwrite", *args)
+    assert not (golden_inputs / "exp/final.mat").exists()
+    with (golden_inputs / "ali/final.mdl").open("ab") as file:
+        file.write(b"\n")
+    assert "alignments was final.mdl" in run("train_ngsgd.py", *args, status=1).stderr
 
 
 SMALL = (

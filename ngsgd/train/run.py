@@ -49,6 +49,7 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
     start = time.monotonic()
     with ending_jobs(launcher, display):
         examples = make_examples(work, inputs, options, how, launcher)
+        work.record_contents({"examples": examples.contents, "alignments": inputs.contents})
         plan = _plan(work, examples, options, display)
         realigner = Realigner(work, inputs, examples, options, how, launcher)
         realigner.check(plan)

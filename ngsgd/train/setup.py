@@ -6,6 +6,7 @@ Each is made only where it is missing, so that an interrupted preparation goes o
 import os
 import shlex
 import shutil
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,19 +16,7 @@ from ngsgd.launch.client import Launcher
 from ngsgd.options import flag_name
 from ngsgd.train import programs
 from ngsgd.train.options import DriverOptions, TrainOptions
-from ngsgd.train.workdir import Workdir
-
-# How features are made, for whoever uses the model: feature_pipeline.sh reads these.
-FEATURE_FILES = (
-    "cmvn_opts",
-    "feat_type",
-    "delta_opts",
-    "delta_order",
-    "splice_opts",
-    "final.mat",
-    "speaker_transforms",
-)
-
+from ngsgd.train.workdir import FEATURE_FILES, Workdir
 
 DIAGNOSTIC_SETS = ("valid_diagnostic.egs", "train_diagnostic.egs")
 
@@ -83,6 +72,11 @@ class Inputs:
             raise DataError(f"{self.ali}/num_jobs: expected a number, got '{jobs}'")
         return [f"{self.ali}/ali.{job}.gz" for job in range(1, int(jobs) + 1)]
 
+    @property
+    def contents(self) -> str:
+        """In a few words that change when the alignments' model or tree does."""
+        return " ".join(f"{name} {zlib.crc32(Path(self.ali, name).read_bytes()):08x}" for name in ("final.mdl", "tree"))
+
     def alignments(self) -> str:
         """The table of all alignments."""
         return f"ark:gunzip -c {shlex.join(self._alignment_files())} |"
@@ -105,17 +99,24 @@ class Examples:
         """From DIR/info, the feature dimension from an example where it is not there. Raises DataError."""
         info = {name: _number(directory, name) for name in ("num_archives", "frames_per_eg")}
         info |= {name: _number(directory, name) for name in ("left_context", "right_context", "ivector_dim")}
-        maker = programs.archive_maker(directory)
-        archives = [] if maker else [f"egs.{k}.ark" for k in range(1, info["num_archives"] + 1)]
-        for name in (*DIAGNOSTIC_SETS, "combine.egs", *archives):
-            if not os.path.isfile(f"{directory}/{name}"):
-                raise DataError(f"no such file: {directory}/{name}")
+        for path in _example_files(directory, info["num_archives"]):
+            if not os.path.isfile(path):
+                raise DataError(f"no such file: {path}")
         if os.path.exists(f"{directory}/info/feat_dim"):
             return cls(directory, feat_dim=_number(directory, "feat_dim"), **info)
         from ngsgd.egs.archive import read_archive
 
         dim = read_archive(f"ark:{directory}/valid_diagnostic.egs").shape.feat_dim
         return cls(directory, feat_dim=dim, **info)
+
+    @property
+    def contents(self) -> str:
+        """In a few words that change when the examples do, without reading them."""
+        size = sum(map(os.path.getsize, _example_files(self.directory, self.num_archives)))
+        return (
+            f"{self.num_archives} archives of {self.frames_per_eg} frames, context {self.left_context} and "
+            f"{self.right_context}, dimension {self.feat_dim} and {self.ivector_dim}, {size} bytes"
+        )
 
     def check(self, options: TrainOptions, ali: str) -> None:
         """Raise DataError when the network would look at frames that the examples do not have.
@@ -147,6 +148,12 @@ class Examples:
             raise DataError(
                 f"{self.directory} has examples of pdf {highest}, {ali}/final.mdl has {number} pdfs: {advice}"
             )
+
+
+def _example_files(directory: str, num_archives: int) -> list[str]:
+    """The examples' files that a training needs; without the archives where each job makes its own."""
+    archives = [] if programs.archive_maker(directory) else [f"egs.{k}.ark" for k in range(1, num_archives + 1)]
+    return [f"{directory}/{name}" for name in (*DIAGNOSTIC_SETS, "combine.egs", *archives)]
 
 
 def _number(directory: str, name: str) -> int:

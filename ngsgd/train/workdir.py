@@ -1,6 +1,7 @@
 """What lies where in a training directory, the record of its options, and the lock that makes its user the only one.
 
 train.conf         resolved options and inputs; another run with others is refused
+contents.conf      what the inputs were; another run is refused when they are not the same any more
 plan.tsv           the schedule (plan.py);  progress.tsv  what came of it, a line a model
 X.mdl              the model after X iterations; X.in.mdl with another shape; X.J.mdl of job J of iteration X - 1
 start.X.mdl, state.X.nnet    from which the jobs of iteration X start, state of averaging; if --averaging has such
@@ -27,6 +28,12 @@ from ngsgd.kaldi_io.files import open_text_writer
 from ngsgd.kaldi_io.lists import read_lines
 from ngsgd.options import format_options
 from ngsgd.train.options import TrainOptions
+
+# How features are made, for whoever uses the model: feature_pipeline.sh reads these.
+FEATURE_FILES = (
+    *("cmvn_opts", "feat_type", "delta_opts", "delta_order", "splice_opts", "final.mat"),
+    "speaker_transforms",
+)
 
 
 class Workdir:
@@ -82,7 +89,8 @@ class Workdir:
 
     def remove_half_written(self) -> None:
         """Remove what was being written aside when a program was killed; only whoever holds the lock may do this."""
-        for folder in (self.path, *(self.path / name for name in ("stats", "jobs", "egs", "lda"))):
+        folders = [self.path, *(self.path / name for name in ("stats", "jobs", "egs", "lda"))]
+        for folder in (*folders, *self.path.glob("realign.*")):
             for path in folder.glob("*.tmp.*"):
                 path.unlink(missing_ok=True)
 
@@ -107,49 +115,57 @@ class Workdir:
 
         An option that the record does not have, because it is newer, was at its default.
         """
-        text = "".join(f"# {name}: {value}\n" for name, value in inputs.items()) + format_options(options)
-        path = self.file("train.conf")
-        if not self.has("train.conf"):
-            with open_text_writer(path) as out:
-                out.write(text)
-            return
-        defaults, then, now = (
-            dict(map(_split_line, lines))
-            for lines in (format_options(type(options)()).splitlines(), read_lines(path), text.splitlines())
-        )
-        then = defaults | then
-        changed = [
-            f"{name} was {then.get(name, 'not there')}, is {now.get(name, 'not there')}"
-            for name in then | now
-            if then.get(name) != now.get(name)
-        ]
+        text = _comments(inputs) + format_options(options)
+        changed = self._changed("train.conf", text, format_options(type(options)()))
         if changed:
             raise DataError(
                 f"{self.path} was begun with other options: {'; '.join(changed)}; give those again, use another "
                 "directory, or --overwrite to begin anew"
             )
 
+    def record_contents(self, contents: dict[str, str]) -> None:
+        """Write down what the inputs are the first time; DataError with the difference when they were others."""
+        if changed := self._changed("contents.conf", _comments(contents)):
+            raise DataError(
+                f"{self.path} was begun with other data: {'; '.join(changed)}; use another directory, or "
+                "--overwrite to begin anew"
+            )
+
+    def _changed(self, name: str, text: str, defaults: str = "") -> list[str]:
+        """Write the file where there is none; else what its lines, those of `defaults` where it has none, say else."""
+        if not self.has(name):
+            with open_text_writer(self.file(name)) as out:
+                out.write(text)
+            return []
+        then, now = (
+            dict(map(_split_line, lines))
+            for lines in (defaults.splitlines() + read_lines(self.file(name)), text.splitlines())
+        )
+        return [
+            f"{key} was {then.get(key, 'not there')}, is {now.get(key, 'not there')}"
+            for key in then | now
+            if then.get(key) != now.get(key)
+        ]
+
     def clear(self) -> None:
         """Remove all that a training wrote here (its log and examples as well), and nothing else."""
         for folder in ("log", "stats", "jobs", "egs", "lda"):
             shutil.rmtree(self.path / folder, ignore_errors=True)
         names = (
-            "train.conf",
-            "plan.tsv",
-            "progress.tsv",
-            "report.html",
-            "final.json",
-            "nnet.config",
-            "hidden.config",
-            "lda.mat",
+            *("train.conf", "contents.conf", "plan.tsv", "progress.tsv", "report.html", "final.json"),
+            *("nnet.config", "hidden.config", "lda.mat", "prior_scales", "tree", "phones.txt", *FEATURE_FILES),
         )
-        self.remove(*names, "prior_scales", "tree", "phones.txt")
+        self.remove(*names)
         self.remove_matching("*.mdl")
         self.remove_matching("state.*.nnet")
         self.remove_matching("hidden.*.config")
         for path in self.path.glob("realign.*"):
             shutil.rmtree(path)
         self.__init__(str(self.path))
+
+
+def _comments(values: dict[str, str]) -> str:
+    return "".join(f"# {name}: {value}\n" for name, value in values.items())
 
 
 def _cannot_write(path: str | Path, error: OSError) -> DataError:
