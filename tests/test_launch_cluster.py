@@ -270,6 +270,32 @@ def test_engine_that_is_silent_for_a_while_does_no_harm(cluster):
     assert f"{cluster.title} does not answer" in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_jobs_that_can_never_start_are_taken_away(cluster):
+    cluster.order("stuck")
+    done = cluster.run("JOB=1:2", "JOB.log", "true")
+    assert done.returncode == 1
+    reason = {"slurm.py": "Slurm can never start it: BadConstraints", "queue.py": "can't open output file"}
+    assert "2 of 2 jobs failed" in done.stderr and reason[cluster.launcher] in done.stderr
+    assert '"cancelled"' in (cluster.state / "jobs/1/states.json").read_text()
+
+
+def test_job_that_got_no_gpu_does_not_run(cluster):
+    command = {"slurm.py": "sbatch", "queue.py": "qsub -V"}[cluster.launcher]
+    (cluster.folder / "gpu.conf").write_text(f"command {command}\noption gpu=*\n")
+    words = ["--config", "gpu.conf", "--gpu", "1", "a.log", "touch", "ran"]
+    done = cluster.run(*words, CUDA_VISIBLE_DEVICES="NoDevFiles")
+    assert done.returncode == 1 and "the cluster gave it no GPU" in done.stderr
+    assert not (cluster.folder / "ran").exists()
+    assert cluster.run(*words, CUDA_VISIBLE_DEVICES="0").returncode == 0
+
+
+def test_rerun_waits_for_no_answer_about_the_jobs_of_a_run_that_ended(cluster):
+    assert cluster.run("a.log", "false").returncode == 1
+    cluster.order("mute")
+    again = cluster.run("a.log", "true")
+    assert again.returncode == 0 and "earlier" not in again.stderr
+
+
 def test_no_engine_here(cluster):
     done = cluster.run("a.log", "true", PATH=environment()["PATH"])
     program = {"slurm.py": "sbatch", "queue.py": "qsub"}[cluster.launcher]

@@ -57,12 +57,17 @@ class Unreachable(Exception):
 
 
 class State:
-    """What the engine says of a task: whether it still has it (`alive`), and what it did to it ("" nothing special)."""
+    """What the engine says of a task.
 
-    __slots__ = ("alive", "why")
+    alive  whether it still has it
+    why    what it did to it; "" nothing special
+    stuck  whether it has it, but will never start it
+    """
 
-    def __init__(self, alive: bool, why: str = ""):
-        self.alive, self.why = alive, why
+    __slots__ = ("alive", "stuck", "why")
+
+    def __init__(self, alive: bool, why: str = "", stuck: bool = False):
+        self.alive, self.why, self.stuck = alive, why, stuck
 
 
 class Engine:
@@ -152,7 +157,8 @@ def launch_on(engine: Engine, request: Request) -> int:
             failed = work.run()
         except Interrupted as reason:
             signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-            say(f"{reason}: {work.cancel()}; run the same command again to redo what is missing")
+            said, _ = work.cancel()
+            say(f"{reason}: {said}; run the same command again to redo what is missing")
             return INTERRUPTED
         except BaseException:
             work.cancel()
@@ -180,30 +186,36 @@ def _folder(request: Request) -> str:
 @contextlib.contextmanager
 def _lock(path: str, log: str) -> Iterator[None]:
     """Hold `path` while a launcher works on `log`. Raises DataError when another one does."""
+    busy = f"another launcher is at work on {log}; wait for it, or use another log"
     with open(path, "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(f"another launcher is at work on {log}; wait for it, or use another log") from None
+            raise DataError(busy) from None
         except OSError as error:  # a file system without locks
             say(f"{path}: {error.strerror}: going on without a lock")
-        yield
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        if not os.path.exists(path) or not os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+            raise DataError(busy)  # the one before has just removed it, and a third may hold a new one
+        try:
+            yield
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 class _Task:
     """One job of a submission.
 
     text       how it ended by its own word ("" none yet), and `code`
-    dead_since when the engine was first seen to be through with it, and `why` if it killed it
+    dead_since when the engine was first seen to be through with it; `why` and `stuck` as in State
     """
 
-    __slots__ = ("code", "dead_since", "ended", "id", "index", "job", "name", "text", "why")
+    __slots__ = ("code", "dead_since", "ended", "id", "index", "job", "name", "stuck", "text", "why")
 
     def __init__(self, id: str, index: int, job: int, name: str):
         self.id, self.index, self.job, self.name = id, index, job, name
         self.code, self.text, self.why = 0, "", ""
+        self.stuck = False
         self.dead_since: float | None = None
         self.ended: float | None = None
 
@@ -222,28 +234,35 @@ class _Work:
         self.tasks: list[_Task] = []
         self.failed: dict[int, str] = {}
         self.silent = False
+        self.stuck = False
 
     def _flags(self) -> list[str]:
         words = []
         for flag in self.request.flags:
-            if flag.split(" ", 1)[0] in self.engine.own:
-                say(f"ignoring {flag}: this launcher sees to it")
+            if flag[0] in self.engine.own:
+                say(f"ignoring {' '.join(flag)}: this launcher sees to it")
             else:
-                words += flag.split(" ")
+                words += flag
         return words
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
     def clear_earlier(self) -> None:
-        """Take away the jobs of a launcher that was killed, so that none works beside ours, and its folder."""
+        """Take away the jobs of a launcher that was killed, so that none works beside ours, and its folder.
+
+        Raises DataError when that cannot be done.
+        """
         try:
             with open(self._path("submitted")) as file:
                 self.ids = file.read().split()
         except FileNotFoundError:
             pass
         if self.ids and self._living() != []:
-            say(f"an earlier launcher was killed: {self.cancel()}")
+            said, done = self.cancel()
+            if not done:
+                raise DataError(f"an earlier launcher was killed, and its jobs may still be at work: {said}")
+            say(f"an earlier launcher was killed: {said}")
         self.ids = []
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.folder)
@@ -269,6 +288,9 @@ class _Work:
             if self.tasks:
                 time.sleep(look)
                 look = min(1.2 * look, LOOK_S[1])
+        if self.stuck:
+            self.cancel()
+        os.unlink(self._path("submitted"))
         return self.failed
 
     def _submit(self, jobs: list[int]) -> None:
@@ -384,10 +406,14 @@ class _Work:
         self.silent = False
         for one in self.tasks:
             state = states.get((one.id, one.index))
-            if one.dead_since is None and (state is None or not state.alive):
+            if state is not None and state.alive:
+                continue
+            if one.dead_since is None:
                 one.dead_since = time.monotonic()
-                killed = one.ended is None or one.code > 128
-                one.why = state.why if state else self.engine.post_mortem(one.id, one.index) if killed else ""
+            if state is not None:
+                one.why, one.stuck = state.why, state.stuck
+            elif not one.why and (one.ended is None or one.code > 128):
+                one.why = self.engine.post_mortem(one.id, one.index)  # again and again: accounts are written late
 
     def _settle(self) -> list[int]:
         """Take out the tasks whose end is certain; returns the jobs to try again."""
@@ -416,6 +442,9 @@ class _Work:
             return f"killed by {self.engine.title}: {reason}" if reason else one.text
         if one.dead_since is None:
             return None
+        if one.stuck:
+            self.stuck = True
+            return one.why
         if one.why:
             # It may have been ending when that came: give its last word a moment to appear.
             return (
@@ -440,12 +469,12 @@ class _Work:
             states = self.engine.states(self.ids)
         except Unreachable:
             return None
-        return sorted({id for (id, _), state in states.items() if state.alive}, key=self.ids.index)
+        return sorted({id for (id, _), state in states.items() if state.alive or state.stuck}, key=self.ids.index)
 
-    def cancel(self) -> str:
-        """Take every submitted job away and wait until they are; says what came of it."""
+    def cancel(self) -> tuple[str, bool]:
+        """Take every submitted job away and wait until they are; what came of it, in words and whether all are gone."""
         if not self.ids:
-            return "nothing was submitted yet"
+            return "nothing was submitted yet", True
         words = self.engine.cancel_words(self.ids)
         deadline = time.monotonic() + END_S
         pause = LOOK_S[0]
@@ -453,10 +482,8 @@ class _Work:
             self.engine.ask(words, fine=tuple(range(256)))
         while (living := self._living()) != []:
             if time.monotonic() > deadline:
-                names = ", ".join(living or self.ids)
-                return (
-                    f"{self.engine.title} has not ended job(s) {names} within {END_S:.0f} s; later: {shlex.join(words)}"
-                )
+                names, later = ", ".join(living or self.ids), shlex.join(words)
+                return f"{self.engine.title} has not ended job(s) {names} within {END_S:.0f} s; later: {later}", False
             time.sleep(pause)
             pause = min(2 * pause, LOOK_S[1])
-        return f"took job(s) {', '.join(self.ids)} away from {self.engine.title}"
+        return f"took job(s) {', '.join(self.ids)} away from {self.engine.title}", True

@@ -54,9 +54,13 @@ class GridEngine(Engine):
             if id in ids:
                 # E: the engine could not start it and would keep it for ever.
                 bad = "E" in job.findtext("state", "")
-                why = f"it could not start; see qstat -j {id} and out.* beside its logs" if bad else ""
-                states[id, int(job.findtext("tasks", "1") or 1)] = State(not bad, why)
+                why = f"Grid Engine could not start it: {self._error(id)}" if bad else ""
+                states[id, int(job.findtext("tasks", "1") or 1)] = State(not bad, why, stuck=bad)
         return states
+
+    def _error(self, id: str) -> str:
+        found = re.findall(r"^error reason.*?: *(.*)$", self.ask(["qstat", "-j", id]), re.MULTILINE)
+        return found[0].strip() if found else "state E"
 
     def post_mortem(self, id: str, index: int) -> str:
         try:

@@ -29,7 +29,7 @@ class Request:
     words     the command's arguments as they came
     options   values of the portable options that were given
     site      values of other options, `--name value`, by name: for a cluster's configuration to know
-    flags     the engines' own flags (`-q all.q`, `-pe smp 4`), as they came
+    flags     the engines' own flags (`-q all.q`, `-pe smp 4`), each with its values, as they came
     """
 
     __slots__ = ("first", "flags", "job_name", "last", "log", "options", "site", "words")
@@ -38,7 +38,7 @@ class Request:
         self.log, self.words, self.job_name, self.first, self.last = log, words, job_name, first, last
         self.options: dict[str, object] = {}
         self.site: dict[str, str] = {}
-        self.flags: list[str] = []
+        self.flags: list[list[str]] = []
 
     @property
     def jobs(self) -> range:
@@ -47,7 +47,7 @@ class Request:
     @property
     def ignored(self) -> list[str]:
         """What only a cluster understands."""
-        return [f"--{name} {value}" for name, value in self.site.items()] + self.flags
+        return [f"--{name} {value}" for name, value in self.site.items()] + [" ".join(flag) for flag in self.flags]
 
     def log_of(self, job: int) -> str:
         return substitute(self.log, self.job_name, job)
@@ -88,14 +88,14 @@ def _take_option(args: list[str], request: Request) -> None:
     """Move one option with its value from the front of `args` into the request."""
     switch, equals, value = args.pop(0).partition("=")
     if switch in BARE:
-        request.flags.append(switch)
+        request.flags.append([switch])
         return
     values = [value] if equals else [args.pop(0) for _ in range(2 if switch == "-pe" else 1) if args]
     if not values:
         raise UsageError(f"{switch}: expected a value")
     name = ENGINES.get(switch, switch[2:].replace("_", "-") if switch.startswith("--") else "")
     if not name:
-        request.flags.append(" ".join([switch, *values]))
+        request.flags.append([switch, *values])
     elif name not in PORTABLE:
         request.site[name] = values[0]
     elif PORTABLE[name] is int:

@@ -93,7 +93,7 @@ class Slurm(Engine):
 
 def _state(state: str, reason: str) -> State:
     if state == "PENDING" and reason in HOPELESS:
-        return State(False, f"it can never start ({reason})")
+        return State(False, f"Slurm can never start it: {reason}", stuck=True)
     if state not in ENDED:
         return State(True)
     # Without control groups, Slurm calls a batch script that was killed one that failed to launch.

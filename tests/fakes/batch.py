@@ -9,6 +9,7 @@ FAKE_CLUSTER names the directory, which holds a folder for each job and, made by
     mute       questions get no answer while it is there
     kill       "STATE ...": a job of the first array is killed when a file `kill.now` appears there, for that reason
     late       seconds until what a job leaves in its submission's folder is seen there
+    stuck      jobs wait for ever, and the engine says why
     instant    jobs do not run: they are done at once
 """
 
@@ -186,7 +187,9 @@ def submit(script, array, count, limit, output, environment):
     facts = {"script": str(Path(script).resolve()), "array": array, "limit": limit, "output": output, "slurm": SLURM}
     write(job / "job.json", {**facts, "environment": environment, "number": number})
     write(job / "states.json", states)
-    if (ROOT / "instant").exists():
+    if (ROOT / "stuck").exists():
+        write(job / "states.json", {index: ["stuck", ""] for index in states})
+    elif (ROOT / "instant").exists():
         folder, submission = Path(script).parent, script.split(".")[-2]
         for task in (folder / f"tasks.{submission}").read_text().split():
             (folder / f"ended.{submission}.{task}").write_text("0 here code 0")
@@ -308,15 +311,18 @@ def squeue(args):
         end(1, "slurm_load_jobs error: Invalid job id specified")
     job = jobs()[found["-j"]]
     array = json.loads((job / "job.json").read_text())["array"]
-    names = {"waiting": "PENDING", "running": "RUNNING", "ended": "COMPLETED"}
+    names = {"waiting": "PENDING", "stuck": "PENDING", "running": "RUNNING", "ended": "COMPLETED"}
     for index, (state, why) in states_of(job).items():
         name = {"cancelled": "CANCELLED", "signal": "FAILED"}.get(why) or KILLED.get(why, [names[state]])[0]
-        reason = "JobLaunchFailure" if why == "signal" else "None"
+        reason = "JobLaunchFailure" if why == "signal" else "BadConstraints" if state == "stuck" else "None"
         line = {"%K": index if array else "N/A", "%T": name, "%r": reason}
         print(re.sub("%.", lambda match, line=line: line[match[0]], found["-o"]))
 
 
 def qstat(args):
+    if args[0] == "-j":
+        print("error reason          1:      12/01/2026 05:41:12 [0:1373]: error: can't open output file")
+        return
     if args != ["-xml", "-g", "d"]:
         end(1, f"qstat: unknown option {args}")
     if (ROOT / "mute").exists():
@@ -327,7 +333,7 @@ def qstat(args):
         for index, (state, _) in states_of(job).items():
             if state != "ended":
                 task = f"<tasks>{index}</tasks>" if array else ""
-                code = {"waiting": "qw", "running": "r"}[state]
+                code = {"waiting": "qw", "running": "r", "stuck": "Eqw"}[state]
                 number_and_state = f"<JB_job_number>{number}</JB_job_number><state>{code}</state>"
                 lines.append(f"<job_list>{number_and_state}{task}</job_list>")
     print(f"<?xml version='1.0'?>\n<job_info><queue_info>{''.join(lines)}</queue_info><job_info/></job_info>")
@@ -353,6 +359,9 @@ def cancel(args):
     for number in args:
         if number not in jobs():
             print(f'denied: job "{number}" does not exist')
+            continue
+        if (ROOT / "stuck").exists():
+            write(jobs()[number] / "states.json", {"1": ["ended", "cancelled"]})
             continue
         with contextlib.suppress(ProcessLookupError):  # it has ended
             os.kill(int((jobs()[number] / "pid").read_text()), signal.SIGTERM)
