@@ -66,3 +66,22 @@ def test_training_and_decoding_take_the_transforms_of_the_alignments(tri3b_ali, 
     run("decode_nnet.sh", "--nj=2", "--transform-dir", "exp/tri3b_ali", "exp/graph", "data/train", "exp/nnet/decode")
     wer = float((tri3b_ali / "exp/nnet/decode/scoring/best_wer").read_text().split()[1])
     assert wer < 20
+
+
+def pdfs_of(run, model, files):
+    table = run("ali-to-pdf", model, f"ark:gunzip -c {files} |", "ark,t:-").stdout
+    return {line.split()[0]: line.split()[1:] for line in table.splitlines()}
+
+
+@pytest.mark.slow
+def test_a_network_aligns_as_the_gmm_that_it_learnt_from(tri3b_ali, run, golden):
+    (tri3b_ali / "exp/nnet").mkdir()
+    for name in ("final.mdl", "tree", "final.mat"):
+        shutil.copyfile(golden / "nnet2" / name, tri3b_ali / "exp/nnet" / name)
+    options = ("--nj=2", "--transform-dir=exp/tri3b_ali")
+    run("align_nnet.sh", *options, "data/train", "data/lang", "exp/nnet", "exp/ali")
+    ours = pdfs_of(run, "exp/ali/final.mdl", "exp/ali/ali.1.gz exp/ali/ali.2.gz")
+    theirs = pdfs_of(run, "exp/tri3b_ali/final.mdl", "exp/tri3b_ali/ali.1.gz exp/tri3b_ali/ali.2.gz")
+    assert len(ours) == 24
+    same = [a == b for key in ours for a, b in zip(ours[key], theirs[key], strict=True)]
+    assert sum(same) > 0.9 * len(same)

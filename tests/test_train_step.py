@@ -125,8 +125,16 @@ def golden_data(run, golden, tmp_path):
 
 
 @pytest.mark.slow
-def test_real_training_learns_and_survives_kills(run, golden, golden_data):
-    command = ("train_ngsgd.py", *SMALL, "data", golden / "lang")
+@pytest.mark.parametrize(
+    "choices",
+    [
+        (),
+        ("--nonlinearity=tanh", "--hidden-dim=48", "--shrink-interval=2", "--averaging=nesterov", "--mix-up=200"),
+        ("--nonlinearity=maxout", "--splice-indexes=layer0/-1:0:1 layer1/-2:1", "--averaging=running"),
+    ],
+)
+def test_real_training_learns_and_survives_kills(run, golden, golden_data, choices):
+    command = ("train_ngsgd.py", *SMALL, *choices, "data", golden / "lang")
     result = run(*command, "ali", "exp/a")
     first, last = (result.stderr.split(f"iteration {x}")[1].split("valid ")[1].split(" ")[0] for x in ("0/", "5/"))
     assert float(last) > float(first) + 1.5
