@@ -58,8 +58,10 @@ def train_network(data: str, lang: str, ali: str, directory: str, options: Train
         make_input_transform(work, inputs, examples, options, how, launcher)
         make_model_0(work, inputs, examples, options, plan[0].learning_rate, launcher)
         Driver(work, examples.directory, plan, options, how, launcher, display, realigner).run()
-        if how.remove_egs and not how.egs_dir:
-            shutil.rmtree(examples.directory)
+        if how.remove_egs:
+            work.remove_matching("realign.*/egs.*.ark")
+            if not how.egs_dir:
+                shutil.rmtree(examples.directory)
         display.line(f"{work.file('final.mdl')} is ready after {format_time(time.monotonic() - start)}")
 
 
