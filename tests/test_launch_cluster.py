@@ -297,7 +297,7 @@ def test_rerun_waits_for_no_answer_about_the_jobs_of_a_run_that_ended(cluster):
 
 
 def test_no_engine_here(cluster):
-    done = cluster.run("a.log", "true", PATH=environment()["PATH"])
+    done = cluster.run("a.log", "true", PATH=str(cluster.folder))
     program = {"slurm.py": "sbatch", "queue.py": "qsub"}[cluster.launcher]
     assert done.returncode == 1
     assert f"{program} is not on PATH: no {cluster.title} here" in done.stderr
