@@ -7,21 +7,25 @@ usage() {
 
 # install_packages PROGRAM PACKAGE...: by apt, unless PROGRAM is there; no service starts by itself.
 install_packages() {
-  local program=$1 policy=/usr/sbin/policy-rc.d saved=""
-  shift
-  command -v "$program" >/dev/null && return
+  command -v "$1" >/dev/null && return
   [ "$(id -u)" -eq 0 ] || {
-    echo "${0##*/}: $program is not here, and installing it needs root" >&2
+    echo "${0##*/}: $1 is not here, and installing it needs root" >&2
     return 1
   }
-  # A machine that has a policy on starting services keeps it.
+  ( # one at a time
+    flock 9
+    command -v "$1" >/dev/null || _install "${@:2}"
+  ) 9>/run/lock/ngsgd-install >&2
+}
+
+# _install PACKAGE...: a machine that has a policy on starting services keeps it.
+_install() {
+  local policy=/usr/sbin/policy-rc.d saved="" status=0
   [ -e "$policy" ] && saved=$(mktemp) && cp -p "$policy" "$saved"
   printf '#!/bin/sh\nexit 101\n' >"$policy"
   chmod 755 "$policy"
-  local status=0
-  {
-    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
-  } >&2 || status=$?
+  { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"; } ||
+    status=$?
   if [ -n "$saved" ]; then mv "$saved" "$policy"; else rm -f "$policy"; fi
   return "$status"
 }
