@@ -287,7 +287,51 @@ def test_make_egs_step_gives_the_same_bytes_with_other_jobs_and_after_an_interru
     assert {key.rsplit("-", 1)[0] for key in entries(f"ark:{corpus}/egs/valid_diagnostic.egs")} == held_out
     for name in ("egs.2.ark", "train_diagnostic.egs"):
         (corpus / "egs" / name).unlink()
+    (corpus / "egs/egs_orig.2.1-of-2.ark").write_bytes(b"left by a run with two jobs that was killed")
     run("make_egs.sh", "--nj", 3, "--num-utts-subset", 6, "data", "ali", "egs")
     assert whole(corpus / "egs") == first
     refused = run("make_egs.sh", "--num-utts-subset", 7, "data", "ali", "egs", status=1)
     assert "--num-utts-subset was 6, now 7" in refused.stderr
+
+
+def test_examples_on_the_fly_are_those_on_disk(corpus, run):
+    """Where an archive is drawn from all utterances, it is the same, byte for byte, and the subsets are too."""
+    for kind in ("false", "true"):
+        run("make_egs.sh", "--nj", 2, "--num-utts-subset", 6, "--on-the-fly", kind, "data", "ali", kind)
+    on_disk, on_the_fly = whole(corpus / "false"), whole(corpus / "true")
+    assert on_the_fly.keys() - {"ali.ark"} == {name for name in on_disk if not name.startswith("egs.")}
+    assert all(on_disk[name] == content for name, content in on_the_fly.items() if name != "ali.ark")
+    for archive, frame in ((1, 0), (3, 5)):
+        made = run("bash", "true/archive.sh", archive, frame, text=False)
+        assert made.stdout == on_disk[f"egs.{archive}.ark"]
+    wrong = run("bash", "true/archive.sh", 4, 0, status=1)
+    assert "true has archives 1 to 3 and frames 0 to 7, asked for archive 4, frame 0" in wrong.stderr
+
+
+def test_on_the_fly_archives_divide_the_utterances_anew_for_each_frame(tmp_path):
+    """Groups of about as many frames, each utterance in one, whatever the lengths; by seed and frame alone."""
+    lengths = {f"u{i:03}": 20 + 7 * (i % 50) for i in range(200)}
+    (tmp_path / "data").mkdir()
+    with Writer(f"ark,scp:{tmp_path}/f,{tmp_path}/data/feats.scp", "matrix") as out:
+        for utterance, length in lengths.items():
+            out.write(utterance, np.ones((length, 2), np.float32))
+    ali = write_table(tmp_path / "a", "int32_vector", **{u: np.zeros(n, np.int32) for u, n in lengths.items()})
+    options = layout.LayoutOptions(on_the_fly=True, mix_utterances=60, min_passes=50, feat_dim=2)
+    archives = layout.write_layout(str(tmp_path / "data"), ali, str(tmp_path / "egs"), options)
+    assert (archives.num_archives, archives.per_group) == (6, 2)
+
+    def group(archive, frame):
+        lines = layout.select_utterances(str(tmp_path / "egs"), layout.SelectOptions(archive, frame))
+        return [line.split()[0] for line in lines]
+
+    trained_on = {line.split()[0] for line in read_lines(str(tmp_path / "egs/lists/train.scp"))}
+    for frame in range(archives.frames_per_eg):
+        groups = [group(archive, frame) for archive in (1, 3, 5)]
+        assert groups == [group(archive, frame) for archive in (2, 4, 6)]
+        assert sorted(u for utterances in groups for u in utterances) == sorted(trained_on)
+        frames = [sum(lengths[u] for u in utterances) for utterances in groups]
+        assert max(frames) < 1.05 * min(frames)
+    assert group(1, 0) != group(1, 1)
+    (tmp_path / "egs/info/archives_per_group").unlink()
+    with pytest.raises(DataError, match=r"archives_per_group: expected a number, as make_egs.sh --on-the-fly"):
+        group(1, 0)

@@ -40,7 +40,9 @@ _make_env() {
       echo "setup: '$python -m venv' failed; on Debian: apt-get install python3-venv" >&2
       exit 1
     }
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -e "$root${extra:+[$extra]}" >&2 || {
+    # compat: a line in a .pth file, where setuptools' import hook would cost every start of a program 25 ms.
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --config-settings editable_mode=compat \
+      -e "$root${extra:+[$extra]}" >&2 || {
       echo "setup: installing the package failed; its messages are above" >&2
       exit 1
     }
