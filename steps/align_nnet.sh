@@ -5,7 +5,5 @@
 #   e.g.: align_nnet.sh --nj 4 data/train data/lang exp/nnet exp/nnet_ali
 #
 # Options: those of align_si.sh; --transform-dir where the network was trained on fMLLR features.
-case ${1-} in
-  --help | -h) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit 0 ;;
-esac
-exec align_si.sh --network true "$@"
+set -- --network true "$@"
+. align_si.sh

@@ -5,8 +5,8 @@
 #   e.g.: align_si.sh --nj 4 --boost-silence 1.25 data/train data/lang exp/mono exp/mono_ali
 #
 # SRC_DIR holds final.mdl, tree and how its features are made (the files that feature_pipeline.sh names), this
-# toolkit's or Kaldi's; align_nnet.sh is for networks. ALI_DIR gets ali.1.gz ... ali.N.gz, num_jobs, and copies of what says how to use them. What an
-# earlier run has done with the same model and data is not done again.
+# toolkit's or Kaldi's; align_nnet.sh is for networks. ALI_DIR gets ali.1.gz ... ali.N.gz, num_jobs, and copies of what
+# says how to use them. What an earlier run has done with the same model and data is not done again.
 #
 #   --nj N                jobs (default 4); utterances are divided evenly between them
 #   --per-spk true        divide speakers between the jobs instead
@@ -52,12 +52,12 @@ expect_files "$data/feats.scp" "$data/cmvn.scp" "$data/text" "$lang/L.fst" "$lan
   "$lang/oov.int" "$lang/phones/optional_silence.csl" "$model" "$src/tree" \
   ${graphs:+"$graphs/num_jobs"}
 if [ -f "$src/phones.txt" ] && ! cmp -s "$src/phones.txt" "$lang/phones.txt"; then
-  echo "align_si.sh: $src and $lang have different phones (phones.txt)" >&2
+  echo "${0##*/}: $src and $lang have different phones (phones.txt)" >&2
   exit 1
 fi
 split_jobs "$(if $per_spk; then echo spk; else echo utt; fi)"
 if [ -n "$graphs" ] && [ "$(cat "$graphs/num_jobs")" != "$nj" ]; then
-  echo "align_si.sh: the graphs of $graphs are of $(cat "$graphs/num_jobs") jobs, asked for $nj" >&2
+  echo "${0##*/}: the graphs of $graphs are of $(cat "$graphs/num_jobs") jobs, asked for $nj" >&2
   exit 1
 fi
 mkdir -p "$dir/log"
@@ -90,7 +90,7 @@ else
     "$split/JOB/text")
   source=$(printf 'ark:compile-train-graphs %q %q %q %q ark:- |' "$src/tree" "$model" "$lang/L.fst" "$transcripts")
 fi
-echo "align_si.sh: aligning $data with $model, alignments to $dir" >&2
+echo "${0##*/}: aligning $data with $model, alignments to $dir" >&2
 $cmd JOB=1:"$nj" "$dir/log/align.JOB.log" \
   unless_done.sh "$dir/log/align.JOB.done" "$dir/ali.JOB.gz" "$model" "$lang/L.fst" "$split/JOB/text" \
   "$split/JOB/feats.scp" "${transforms[@]}" -- \

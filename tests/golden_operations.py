@@ -18,7 +18,8 @@ from ngsgd.kaldi_io.tables import SequentialReader, Writer
 from ngsgd.nnet import compute as computing
 from ngsgd.nnet import edit
 from ngsgd.nnet.alignment import NnetAlignOptions, align_archive
-from ngsgd.nnet.average import AverageOptions, average_files
+from ngsgd.nnet.average import AverageOptions, HistoryOptions, average_files
+from ngsgd.nnet.averaging.rule import AveragingOptions
 from ngsgd.nnet.combine import Combination, fisher_factor, lbfgs_path
 from ngsgd.nnet.config import NnetInitOptions, initialise
 from ngsgd.nnet.copy_model import CopyOptions, copy
@@ -88,11 +89,12 @@ def _same_bytes(golden: Path) -> dict[str, Operation]:
 def _same_parameters(golden: Path) -> dict[str, tuple[Operation, float]]:
     models = [f"{golden}/nnet2/{i}.mdl" for i in (8, 9, 10)]
     weighted = AverageOptions(weights="0.2:0.3:0.5")
+    plain = AveragingOptions(), HistoryOptions()
     rates = ModifyLearningRatesOptions(average_learning_rate=0.002)
     combined, tanh = f"{golden}/ops/combine.mdl", f"{golden}/steps/tanh.10mb.mdl"
     return {
-        "average.mdl": (lambda out: average_files(models, out, AverageOptions()), 1e-6),
-        "average_weighted.mdl": (lambda out: average_files(models, out, weighted), 1e-6),
+        "average.mdl": (lambda out: average_files(models, out, AverageOptions(), *plain), 1e-6),
+        "average_weighted.mdl": (lambda out: average_files(models, out, weighted, *plain), 1e-6),
         "normalize.mdl": (lambda out: edit.normalise_stddev(combined, out, NormalizeStddevOptions()), 1e-6),
         "fix_tanh.mdl": (lambda out: edit.fix(tanh, out, FixOptions(min_average_deriv=0.1)), 1e-6),
         "modify_lr.mdl": (lambda out: edit.modify_learning_rates(models[1], models[2], out, rates), 0.0),

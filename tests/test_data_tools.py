@@ -11,7 +11,8 @@ from ngsgd.data.datadir import DataDir
 from ngsgd.data.split import split
 from ngsgd.errors import DataError
 
-UTILS = sorted(p.name for p in (Path(__file__).parents[1] / "utils").glob("*.py") if p.name != "run.py")
+LAUNCHERS = {"run.py", "slurm.py", "queue.py"}
+UTILS = sorted(p.name for p in (Path(__file__).parents[1] / "utils").glob("*.py") if p.name not in LAUNCHERS)
 
 
 @pytest.mark.parametrize("tool", UTILS)

@@ -104,7 +104,7 @@ class NnetExampleHolder:
     def write(w: TokenWriter, example: NnetExample) -> None:
         """Labels in the compact form where each frame has one pdf of weight 1, as Kaldi does."""
         compact = all(len(frame) == 1 and frame[0][1] == 1.0 for frame in example.labels)
-        if compact and w.binary:
+        if compact and w.binary and isinstance(example.input, CompressedMatrix):
             w.raw(_compact(example))
             return
         w.token("<NnetExample>")

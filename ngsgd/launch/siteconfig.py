@@ -22,6 +22,8 @@ from ngsgd.launch.request import Request
 LINE = re.compile(
     r"(?:(?P<command>command)|(?P<kind>option|default)\s+(?P<name>[^\s=]+)=(?P<value>\S+))(?:\s+(?P<flags>.*))?"
 )
+# A comment, or what may hold a # that begins none: words in quotes, and a character behind a backslash.
+COMMENT = re.compile(r"""(?P<kept>'[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?:^|(?<=\s))#.*""")
 
 
 class SiteConfig:
@@ -34,7 +36,7 @@ class SiteConfig:
         self.defaults: dict[str, str] = {}
         self.flags: dict[tuple[str, str], list[str]] = {}
         for number, line in enumerate(text.splitlines(), 1):
-            line = re.sub(r"(^|\s+)#.*", "", line).strip()
+            line = COMMENT.sub(lambda match: match["kept"] or "", line).strip()
             if line:
                 self._enter(line, f"{source}:{number}")
         if not self.command:
